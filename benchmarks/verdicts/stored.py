@@ -1,6 +1,10 @@
 """How far recordings of unchanged code differ, and how often comparisons with them alone are wrong.
 
-    python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
+    python benchmarks/verdicts/stored.py [QUIET] [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
+
+Without folders, drawn recordings of what computes: days lie 10 % or 1.7 % apart, normal or with heavy tails (Student's
+t with 3 degrees of freedom), launches 4 %; all recordings may be of one day, 1.3 % apart. Each cell of the table
+has the percentage of wall times that fail / pass.
 
 QUIET and each FOLDER hold baselines that `pytest --ftgate-update='*'` recorded again and again, of code that
 did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
@@ -33,11 +37,13 @@ RECORDINGS = (1, 3, 5)
 LAUNCHES = 8
 CORES = 2
 FEWER = 5
+HYPOTHESES = 60
 """Every cell of a try counts for the shares of cells, so they need fewer tries than those of whole runs."""
 LEAST = 1e-4
 """Added before a logarithm is taken, so that the log of no wait is finite."""
 CHANGES = (0.0, 0.15, 0.20, 0.30, 0.50, 1.0, 2.0)
 DEVIATIONS = ("recorded", "metric", "between runs", "of the median cell", "standard error", "largest")
+DRAWN = ("days", "recordings", "+0 %", "+10 %", "+20 %", "+30 %", "+50 %", "+100 %")
 RATES = ("new run", "recordings", "+0 %", "+15 %", "+20 %", "+30 %", "+50 %", "+100 %", "+200 %", "runs that fail")
 FAILS = (Decision.REGRESSED, Decision.SUSPECT)
 Launches: TypeAlias = tuple[float, ...]
@@ -65,7 +71,9 @@ def read(folder: Path) -> Cells:
     return found
 
 
-def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float) -> MetricVerdict:
+def verdict(
+    name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float, *, final: bool = True
+) -> MetricVerdict:
     """The verdict on one metric."""
     allowed = limits.effective(name, "stored")
     if metrics.row(name).unit == "time":
@@ -79,6 +87,7 @@ def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, 
         alpha=alpha,
         beta=alpha_spending.BETA,
         recordings=tuple(stored),
+        final=final,
     )
     return prediction.predict(comparison, moved)
 
@@ -147,14 +156,62 @@ def deviations(title: str, cells: Cells) -> Iterator[list[str]]:
             yield [title, name, *(f"{each:.1%}" for each in roots), f"{largest[0]:.1%} ({largest[1]})"]
 
 
+def drawn(apart: float, heavy: bool, one_day: bool, count: int, change: float, tries: int) -> str:
+    """The share of comparisons that fail and that pass."""
+    rng, found = np.random.default_rng(1), Counter[Decision]()
+    for _ in range(tries):
+        days = apart * (rng.standard_t(3, count + 1) / np.sqrt(3) if heavy else rng.normal(0, 1, count + 1))
+        if one_day:
+            days = np.r_[np.full(count, days[0]), days[-1]] + rng.normal(0, 0.013, count + 1)
+        *stored, new = (
+            tuple(np.exp(day + rng.normal(0, 0.04, 12 if last else 5)).tolist())
+            for last, day in ((number == count, day) for number, day in enumerate(days))
+        )
+        recordings = [tuple(itertools.chain(*stored))] if one_day else stored
+        new = tuple((1 + change) * value for value in new)
+        for launches in range(prediction.LEAST_LAUNCHES, prediction.MOST_LAUNCHES + 1):
+            found_so = verdict(
+                Metric.WALL,
+                new[:launches],
+                recordings,
+                decide.split_alpha(0.01, HYPOTHESES),
+                0.0,
+                final=launches == prediction.MOST_LAUNCHES,
+            )
+            if not found_so.more:
+                break
+        found[found_so.decision] += 1
+    fails = sum(found[each] for each in FAILS)
+    passes = found[Decision.PASSED] + found[Decision.IMPROVED]
+    return f"{100 * fails / tries:.2f} / {100 * passes / tries:.0f}"
+
+
+def drawn_rows(tries: int) -> Iterator[list[str]]:
+    for title, apart, heavy, one_day in (
+        ("10 % apart", 0.10, False, False),
+        ("10 % apart, heavy tails", 0.10, True, False),
+        ("10 % apart, recorded on one", 0.10, False, True),
+        ("1.7 % apart", 0.017, False, False),
+    ):
+        for count in (1, 5, 20):
+            rates = (
+                drawn(apart, heavy, one_day, count, change, tries if change == 0 else tries // FEWER)
+                for change in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+            )
+            yield [title, str(count), *rates]
+
+
 def main() -> None:
     """Print the deviations and a table of rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("quiet", type=Path, metavar="QUIET")
+    parser.add_argument("quiet", type=Path, metavar="QUIET", nargs="?")
     parser.add_argument("--busy", nargs=2, action="append", default=[], metavar=("FOLDER", "OTHERS"))
     parser.add_argument("--tries", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
+    if options.quiet is None:
+        page.show(__file__, DRAWN, drawn_rows(options.tries))
+        return
     read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}
     each = (deviations(title, cells) for title, cells in read_ones.items())
     page.show(__file__, DEVIATIONS, itertools.chain.from_iterable(each))

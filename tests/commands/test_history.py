@@ -87,7 +87,7 @@ def test_it_draws_in_ascii(project: Path, ftgate: Ftgate, monkeypatch: pytest.Mo
 def test_json_has_the_change(project: Path, ftgate: Ftgate) -> None:
     days(project, *[1.0] * 6, *[1.12] * 6)
     (cell,) = plain_json.loads(ftgate("history", CELL, "--json"))["cells"]
-    assert (cell["nodeid"], cell["unit"], cell["metric"]) == (CELL, "x control", "wall")
+    assert (cell["nodeid"], cell["unit"], cell["metric"]) == (CELL, "time", "wall")
     assert [change["index"] for change in cell["changes"]] == [6]
     assert cell["changes"][0]["ratio"] == pytest.approx(1.12, rel=0.02)
 

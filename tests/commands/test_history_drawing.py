@@ -20,7 +20,7 @@ def point(
     )
 
 
-def drawn(*points: HistoryPoint, unit: str = "x control", changes: tuple[LevelChange, ...] = (), last: int = 0) -> str:
+def drawn(*points: HistoryPoint, unit: str = "ratio", changes: tuple[LevelChange, ...] = (), last: int = 0) -> str:
     of = History(metric="wall", unit=unit, points=points, changes=changes)
     return drawing.render("t.py::test[c]", of, width=80, unicode=True, last=last)
 

@@ -163,12 +163,15 @@ def test_whatever_has_a_row_gates_against_a_reference(name: str) -> None:
 
 
 def stored(tmp_path: Path, of: Sample) -> ComparedWith:
-    """What is on the disk after this sample was recorded."""
+    """What is on the disk after this sample was recorded, as if on three days: one says little of what computes."""
     store = Store(tmp_path / "baselines")
     store.save("t.py::test_t", [msgspec.structs.replace(change_of(values(of)), label="x")])
     baseline = store.load("t.py::test_t")
     assert baseline is not None
     (entry,) = baseline.cells["x"].values()
+    times = (f"2026-05-0{day}T03:04:05+00:00" for day in (1, 2, 3))
+    days = tuple(msgspec.structs.replace(entry.recordings[0], recorded_at=time) for time in times)
+    entry = msgspec.structs.replace(entry, recordings=days)
     return ComparedWith(basis="stored", entry=entry, baseline="x.json", commit=COMMIT)
 
 

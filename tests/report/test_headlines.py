@@ -80,7 +80,7 @@ ROWS = {
     "open, with what settles it": of(Decision.INCONCLUSIVE, *OPEN),
     # What it was is the figure of the other side, and never derived from the change.
     "pair by pair": of(Decision.REGRESSED, wall(12.3e6, 9e6), basis="paired"),
-    "by the control workload": of(Decision.REGRESSED, wall(12.3e6, 9e6), basis="stored"),
+    "at one speed": of(Decision.REGRESSED, wall(12.3e6, 9e6), basis="stored"),
     "by recordings": of(Decision.REGRESSED, wall(9216.0, 8192.0, Metric.USS), basis="stored"),
     "as its figures differ": of(Decision.REGRESSED, wall(12.3e6, 11.6e6), basis="paired"),
     "what it was is not known": of(Decision.REGRESSED, wall(12.3e6, None), basis="paired"),

@@ -195,7 +195,7 @@ class TestReferences:
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbbbbbb")
 
     def test_a_working_tree_that_cannot_be_checked_out_is_measured_in_place(self, project: Project) -> None:
-        project.recorded(launches=12)
+        project.recorded(launches=12, days=3)
         project.uninstallable = {"work tree"}
         launcher = day()
         rows = finish(project.trial(launcher, TWO))
@@ -382,7 +382,7 @@ class TestBudget:
         self, project: Project, basis: str, wall_ns: int
     ) -> None:
         if basis == "stored":
-            project.recorded(launches=12)
+            project.recorded(launches=12, days=3)
             project.paired = False
         group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
         against = "main" if basis in ("paired", "run") else ""

@@ -708,12 +708,17 @@ def test_only_what_a_run_called_unused_can_be_pruned(store: Store, project: Path
 
 # ---- updates
 
+OPEN = Verdict(
+    decision=Decision.INCONCLUSIVE,
+    metrics=(MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, launches=3, beyond=True),),
+)
+
 
 def plan_of(store: Store, *modes: str) -> dict[str, tuple[str, str]]:
     """Label (or unknown name) -> action and reason, for a run of every kind of cell."""
     store.save(TEST, [change(label) for label in ("old", "bad", "open", "odd", "meant")])
     rows = [
-        make_row(make_sample("open", scale=2), Decision.INCONCLUSIVE),
+        msgspec.structs.replace(make_row(make_sample("open", scale=2)), verdict=OPEN),
         make_row(make_sample("new"), Decision.NO_BASELINE),
         make_row(make_sample("old", scale=2)),
         make_row(make_sample("bad", scale=2), Decision.REGRESSED),
@@ -810,7 +815,8 @@ WALL_PASSED = MetricVerdict(metric="wall", decision=Decision.PASSED, launches=3)
     [
         (MetricVerdict(metric="contract", contract="wall < 1 s", decision=Decision.BROKEN, launches=3), "record"),
         (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE), "record"),  # it was not judged
-        (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE, launches=3), "refuse"),
+        (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE, launches=3), "record"),
+        (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE, launches=3, beyond=True), "refuse"),
         (MetricVerdict(metric="uss", decision=Decision.REGRESSED), "refuse"),
         (MetricVerdict(metric="uss", decision=Decision.REGRESSED, launches=3), "refuse"),
     ],

@@ -223,8 +223,8 @@ class Project:
         nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
         messages = [running.row(nodeid) for nodeid in nodeids]
         report = running.report(reversed(messages), "0.1", nodeids)
-        # Scripted runs follow each other within a second; real ones do not.
-        started = datetime.fromisoformat(report.started_at) + timedelta(minutes=self.count)
+        # Scripted runs follow each other within a second; each stands for one of another day.
+        started = datetime.fromisoformat(report.started_at) + timedelta(days=self.count)
         report = msgspec.structs.replace(report, started_at=started.isoformat(), commit=self.commit)
         return Outcome(running, launcher, running.store(report))
 
@@ -234,10 +234,15 @@ class Project:
         """A run of another day that records."""
         return self.run(launcher or day(seed=1), *groups, update=(update,), **changed)
 
-    def recorded(self, group: Group = TWO, launches: int | None = None, commits: Sequence[str] = ()) -> None:
-        """As after `record(None, group)`, its cells at one of `commits` each: the files are made once for all tests."""
-        self.count += 1
-        key = (group.cells, launches, *commits)
+    def recorded(
+        self, group: Group = TWO, launches: int | None = None, commits: Sequence[str] = (), days: int = 1
+    ) -> None:
+        """As after `record(None, group)`, its cells at one of `commits` each: the files are made once for all tests.
+
+        One day says little of what computes, `days` more.
+        """
+        self.count += max(1, len(commits)) + days - 1
+        key = (group.cells, launches, days, *commits)
         if key not in recordings:
             with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
                 project = Project(root := Path(folder), patch)
@@ -245,6 +250,8 @@ class Project:
                     cells = group.cells[:number] if commits else group.cells
                     project.commit = commit
                     project.record(None, msgspec.structs.replace(group, cells=cells), launches=launches)
+                for seed in range(2, 1 + days):
+                    project.record(day(seed=seed), group, launches=launches, update="all")
                 recordings[key] = {
                     str(path.relative_to(root)): path.read_bytes() for path in (root / "baselines").rglob("*.json")
                 }

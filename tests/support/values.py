@@ -16,6 +16,7 @@ from pytest_ftgate.store import schema
 
 WINDOW_NS = 200_000_000
 WORK_NS = 1_000_000
+DAYS = tuple(f"2026-05-{day:02d}T03:04:05+00:00" for day in range(4, 8))
 ROLES: tuple[Role, ...] = get_args(Role)
 TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
 
@@ -112,15 +113,13 @@ def read(
     return TestValues([sample, *others, alone])[0]
 
 
-def recording(of: Sample | Values, recorded_at: str = "monday") -> schema.Recording:
+def recording(of: Sample | Values, recorded_at: str = DAYS[0]) -> schema.Recording:
     values = of if isinstance(of, Values) else read(of)
     stored = stored_values(values)
     return recording_module.entry_of(values.sample, stored, recorded_at, "1eb3b87", 1).recordings[0]
 
 
-def entry(
-    *samples: Sample | Values, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")
-) -> schema.StoredCell:
+def entry(*samples: Sample | Values, days: Sequence[str] = DAYS) -> schema.StoredCell:
     """What is stored of a cell: a recording a sample."""
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
     return schema.StoredCell(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..kit.values import Metric
+from ..kit.values import Metric, grouped
 from ..model.sample import ByRound
 from ..model.verdict import Comparison
 from ..stats import rank_tests
@@ -30,8 +30,10 @@ _BESIDE_CONTROL: Mapping[str, str] = {
     Metric.CPU: CPU_OF_CONTROL,
 }
 """Times that are compared with the control iteration by iteration: the name of their ratio."""
-OF_CONTROL = "x control"
-"""The unit of a time over that of the control workload."""
+_CPU_ALONE = (Metric.CPU, "start", "join")
+"""Times in which nothing waits for what the body waits for."""
+LEAST_OWN = 0.05
+"""The least part of the time that is taken not to be waits for other workers: shares of waits are of other launches."""
 UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
 
 
@@ -132,65 +134,102 @@ def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> PairedVa
 def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Comparison]:
     """A cell's launches against its recordings on this machine; a metric that is not stored is left out.
 
-    Times are divided by those of the control workload of the same launches. `new` may lack a metric that is stored.
+    Times are those `at_one_speed`. The recordings of a day are one: what a day does to a machine they share. `new` may
+    lack a metric that is stored.
     """
     sides: tuple[Side, ...] = (new, *entry.recordings)
+    shares = computing(sides)
     found = {}
     for row in map(metrics.row, names):
-        read, unit = (_of_control(row), OF_CONTROL) if _is_paced(row) else (_alike(row, sides), UNITS[row.unit])
-        found[row.name] = _beside(row.name, map(read, sides), unit)
-    found = {name: each for name, each in found.items() if each.reference}
+        paced = _is_paced(row)
+        values = at_one_speed(row, sides, shares, entry.recordings) if paced else _alike(row, sides)
+        own, *stored = (tuple(each.values()) for each in values)
+        days = grouped((recording.day, each) for recording, each in zip(entry.recordings, stored, strict=True) if each)
+        if days:
+            known = tuple(tuple(value for each in of_day for value in each) for of_day in days.values())
+            found[row.name] = Comparison(
+                metric=row.name,
+                new=own,
+                reference=tuple(value for each in known for value in each),
+                unit=UNITS[row.unit],
+                recordings=known,
+                computing=1.0 if row.name in _CPU_ALONE else max(shares),
+            )
     tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
     if tails and walls and walls.new:
         # The stored tails are as much longer as the wall times are: what is judged is what the new ones add.
         growth = median(walls.new) / rank_tests.geometric_mean([median(each) for each in walls.recordings])
         if growth > 1:
-            stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)
-            reference = tuple(value for each in stored for value in each)
-            found[Metric.TAIL] = replace(tails, reference=reference, recordings=stored, wall_growth=(growth,))
+            longer = tuple(tuple(growth * value for value in each) for each in tails.recordings)
+            reference = tuple(value for each in longer for value in each)
+            found[Metric.TAIL] = replace(tails, reference=reference, recordings=longer, wall_growth=(growth,))
     return found
 
 
-def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
-    """The unit of a metric, and each recording's values of its launches: times over those of the control workload."""
+def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[bool, list[tuple[float, ...]]]:
+    """Whether a metric is a time at one speed, as with a control workload beside it, and each recording's values."""
     row = metrics.row(name)
-    if _is_paced(row) and any(each.by_order(CONTROL) for each in recordings):
-        read, unit = _of_control(row), OF_CONTROL
-    else:  # a server or a program has no control workload beside it
-        read, unit = _alike(row, recordings), str(row.unit)
-    return unit, [tuple(read(each).values()) for each in recordings]
+    paced = _is_paced(row) and any(each.by_order(CONTROL) for each in recordings)
+    values = at_one_speed(row, recordings, computing(recordings), recordings) if paced else _alike(row, recordings)
+    return paced, [tuple(each.values()) for each in values]
+
+
+def at_one_speed(
+    row: MetricRow, sides: Sequence[Side], shares: Sequence[float], usual: Sequence[Side]
+) -> list[ByRound]:
+    """A time of each side, as if the control workload had taken in each launch what it took in the median of `usual`.
+
+    Only the part that the workers spend `computing` is scaled: a wait is as long on a machine that is slow today.
+    """
+    beside, found = _BESIDE_CONTROL.get(row.name), list[ByRound]()
+
+    def both(side: Side) -> list[tuple[int, float, float]]:
+        """Round, the time, and the time over the control's."""
+        own, control = side.by_order(row.name), side.by_order(CONTROL)
+        over = (
+            side.by_order(beside) if beside else {order: own[order] / control[order] for order in own.keys() & control}
+        )
+        return [(order, own[order], over[order]) for order in sorted(own.keys() & over.keys()) if own[order] > 0]
+
+    controls = [own / over for side in usual for _, own, over in both(side)]
+    usual_ns = median(controls) if controls else 0.0
+    for side, known in zip(sides, shares, strict=True):
+        share = 1.0 if row.name in _CPU_ALONE else known
+        found.append({order: share * over * usual_ns + (1 - share) * own for order, own, over in both(side)})
+    return found
+
+
+def computing(sides: Sequence[Side]) -> list[float]:
+    """The part of each side's wall time in which its workers compute; the rest they wait for no other worker.
+
+    The control does nothing else under the same executor: if a cell takes ten times its wall time and five times its
+    CPU time, half of that is CPU time. A wait for another worker is as long as what that one does, so it counts neither
+    way. 1 where a side lacks the CPU time, because nothing tells a wait then.
+    """
+    spent = [_spent(side) for side in sides]
+    if None in spent:
+        return [1.0] * len(sides)
+    waits = [0.0] * len(sides)
+    for name in (Metric.LOCK_WAIT, "queue_wait"):
+        medians = [readers.median_of(side.by_order(name).values()) for side in sides]
+        if None not in medians:
+            waits = [before + (value or 0.0) for before, value in zip(waits, medians, strict=True)]
+    return [min(1.0, (part or 0.0) / max(1 - wait, LEAST_OWN)) for part, wait in zip(spent, waits, strict=True)]
+
+
+def _spent(side: Side) -> float | None:
+    """CPU time over wall time, both over the control's; None where either is not known."""
+    cpu, wall = side.by_order(CPU_OF_CONTROL), side.by_order(WALL_OF_CONTROL)
+    return readers.median_of(cpu[order] / wall[order] for order in cpu.keys() & wall.keys())
 
 
 def _is_paced(row: MetricRow) -> bool:
-    """Whether a metric is a time that follows the machine's speed of the day; a wait is compared as it is."""
+    """Whether a metric is a time that follows the machine's speed of the day."""
     return row.unit == "time" and row.scale != "difference"
 
 
-def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
-    """Reads a time over that of the control."""
-    if (name := _BESIDE_CONTROL.get(row.name)) is not None:
-        return lambda side: side.by_order(name)
-    return lambda side: _values(row, _over(side.by_order(row.name), side.by_order(CONTROL)))
-
-
-def _alike(row: MetricRow, sides: Sequence[Side]) -> Callable[[Side], ByRound]:
-    """Reads a metric in its own unit, as all sides have it."""
+def _alike(row: MetricRow, sides: Sequence[Side]) -> list[ByRound]:
+    """A metric of each side in its own unit, as all sides have it; without zeros, where that is none of its values."""
     name = alike(row.name, sides)
-    return lambda side: _values(row, side.by_order(name))
-
-
-def _values(row: MetricRow, values: ByRound) -> ByRound:
-    """Without zeros, where that is none of its values."""
-    return values if row.may_be_zero else {order: value for order, value in values.items() if value > 0}
-
-
-def _over(values: ByRound, reference: ByRound) -> ByRound:
-    return {order: values[order] / reference[order] for order in sorted(values.keys() & reference.keys())}
-
-
-def _beside(metric: str, sides: Iterable[ByRound], unit: str) -> Comparison:
-    """The values of the new launches, which stand first, beside those of the recordings that have any."""
-    new, *stored = (tuple(values.values()) for values in sides)
-    known = tuple(values for values in stored if values)
-    reference = tuple(value for values in known for value in values)
-    return Comparison(metric=metric, new=new, reference=reference, unit=unit, recordings=known)
+    values = (side.by_order(name) for side in sides)
+    return [{order: value for order, value in each.items() if row.may_be_zero or value > 0} for each in values]

@@ -31,7 +31,7 @@ from ..model.verdict import (
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
-from .values import CONTROL, Side, TestValues, Values, figure_of
+from .values import Side, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 LEAST_ROUNDS = 5
@@ -302,12 +302,8 @@ class Judge:
 
     def _limited(self, metric: str, reading: Reading, allowed: Limits, *, final: bool) -> Comparison:
         """The values of both sides with the limits and the error rates that hold for them."""
-        values, found, scale = reading.values, reading.comparisons[metric], 1.0
-        if found.unit == "ns":  # floors of times are in seconds
-            scale = NS_PER_S
-        elif found.unit == compare.OF_CONTROL:
-            control_ns = values.middle(CONTROL)
-            scale = NS_PER_S / control_ns if control_ns else 0.0
+        values, found = reading.values, reading.comparisons[metric]
+        scale = NS_PER_S if found.unit == "ns" else 1.0  # floors of times are in seconds
         return replace(
             found,
             limits=allowed._replace(floor=allowed.floor * scale),

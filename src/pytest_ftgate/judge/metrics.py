@@ -37,6 +37,14 @@ TAIL_SPREAD = 0.12
 """The spread of figures that few iterations decide; of a server's latencies, what their windows do not show."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
+DAY = 0.03
+"""How far computing lies apart from day to day beyond what a control workload shows: the standard deviation of logs.
+
+It has hardly any weight (`prediction.DAY_FREEDOM`), because machines and workloads differ by far more: half of them may
+vary by up to 4.4 %, one in ten by more than 24 %. Published were 0.6 % of bare metal, 2.7 and at most 3.7 % of clouds,
+and 0.03 to over 100 % of single benchmarks in clouds: docs/appendix/error-rates.md. Waits and sizes do not follow a
+machine's speed, and it cancels in ratios of two times.
+"""
 NOT_INSPECTED = "a program cannot be inspected for it"
 
 
@@ -45,8 +53,8 @@ class MetricRow(NamedTuple):
 
     `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `spread` is
     the standard deviation of the log (of a difference: with its floor added) that launches of unchanged code are
-    expected to have beyond what their own iterations show, `between` the same of recordings beyond what their launches
-    show.
+    expected to have beyond what their own iterations show, `between` the same of recordings of a day beyond what their
+    launches show, `day` of days beyond that: see DAY.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one iteration or window: pairs are then of neighbouring ones.
@@ -69,6 +77,7 @@ class MetricRow(NamedTuple):
     applies: Callable[[Cell], bool] = lambda _: True
     explains: bool = False
     between: float = 0.04
+    day: float = DAY
     column: ColumnReader | None = None
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
@@ -150,14 +159,14 @@ _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 def _size(name: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str, *, gates: bool = False) -> MetricRow:
     absent = "no sample was taken while all of its workers were held"
     row = MetricRow(name, "size", _memory(bytes_of), "memory", "cost", *_SIZE, 0.02, gates, absent)
-    return row._replace(between=0.02, sampled=bytes_of, meaning=meaning)
+    return row._replace(between=0.02, day=0.0, sampled=bytes_of, meaning=meaning)
 
 
 def _share(name: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
     limits, spread = (_SHARE, _SHARE), 0.15
     row = MetricRow(name, "share", read, need, "difference", *limits, spread, gates, absent, is_workload)
-    return row._replace(between=spread, meaning=meaning)
+    return row._replace(between=spread, day=0.0, meaning=meaning)
 
 
 def _once(name: str, column: ColumnReader, meaning: str) -> MetricRow:
@@ -235,6 +244,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             gates=True,
             applies=is_workload,
             between=0.1,
+            day=0.0,
             beside="growth",
             meaning="memory that each iteration leaves behind",
         ),
@@ -263,6 +273,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "gain",
             applies=_is_counted,
             explains=True,
+            day=0.0,
             why_none=_NOT_COUNTED,
             meaning="throughput over that of the same cell with one worker",
         ),
@@ -274,6 +285,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "gain",
             applies=_is_counted,
             explains=True,
+            day=0.0,
             why_none=_NOT_COUNTED,
             meaning="scaling over the number of workers",
         ),
@@ -283,6 +295,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             None,
             column=readers.cores,
             explains=True,
+            day=0.0,
             meaning="CPU time of all processes of a launch over wall time",
         ),
         MetricRow(
@@ -309,6 +322,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             apart=Limits(0.05, 0.15, 0.5),
             spread=0.1,
             between=0.1,
+            day=0.0,
             applies=is_server,
             why_none=_OF_A_SERVER,
             meaning="requests that failed or were answered with an error, in the median window of a launch",
@@ -322,6 +336,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             paired=_WAIT,
             apart=_WAIT,
             spread=0.3,
+            day=0.0,
             applies=_is_no_command,
             meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
         ),
@@ -334,6 +349,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             paired=_WAIT,
             apart=_WAIT,
             spread=0.3,
+            day=0.0,
             applies=lambda cell: cell.executor.kind == "threads",
             why_none="who holds a lock is known of threads",
             meaning="how long a lock was held for which others waited, 0 if none did",
@@ -351,6 +367,7 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
         "gain",
         applies=is_workload,
         explains=True,
+        day=0.0,
         beside="control",
         why_none="it is that of a workload in Python, under the same executor",
     ),

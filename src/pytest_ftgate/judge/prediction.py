@@ -18,6 +18,8 @@ from .metrics import by_difference, row
 PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
 recordings that agree by chance would make the next one a regression."""
+DAY_FREEDOM = 1
+"""The same of the deviation from day to day (`MetricRow.day`): two days of their own have as much weight."""
 OBVIOUS = math.log(1.7)
 """Beyond the margin by this, a change is suspect however little is known of the deviation, if the launches of both runs
 hardly overlap: twice the time fails."""
@@ -33,11 +35,12 @@ SMALL_PART = 0.5
 def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     """The decision from stored recordings.
 
-    The unit of replication is the recording. The median of the new launches is compared with prediction limits
-    (Hahn & Meeker 1991, "Statistical Intervals"): the next recording of unchanged code stays below the upper one with
-    probability 1 - alpha, by Student's t around the mean of the stored medians, moved by margin and floor. The variance
-    between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
-    launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
+    The unit of replication is the day, with all that was recorded on it. The median of the new launches is compared
+    with prediction limits (Hahn & Meeker 1991, "Statistical Intervals"): that of the next day of unchanged code stays
+    below the upper one with probability 1 - alpha, by Student's t around the mean of the days' medians, moved by margin
+    and floor. The variance between days is the observed one, pooled with the prior of the metric, plus the variance of
+    a median of so few launches. A new run of a day that is stored counts as another one: nothing says that it had the
+    same machine. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
     would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and either the
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
     `decide.deviation`.
@@ -71,7 +74,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     improved = spread.failing(spread.own) + spread.reach(costs.alpha) < measured
     limit = fails if ready and spread.own > fails else unlikely
     change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
-    runs = plural(len(stored), "stored recording")
+    runs = f"what is stored of {plural(len(stored), 'day')}"
     if ready and spread.own > fails:
         decision = Decision.REGRESSED
         reason = f"{change} is beyond {beyond}, the limit predicted from {runs} (needs p <= {costs.alpha:.2g})"
@@ -87,7 +90,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         decision = Decision.INCONCLUSIVE
         reason = (
             f"{change} against {runs}, which can only detect a change beyond {beyond}; "
-            "--ftgate-against or more recordings would settle it"
+            "--ftgate-against or recordings of more days would settle it"
         )
     else:
         decision = Decision.INCONCLUSIVE
@@ -119,7 +122,7 @@ class _Spread(NamedTuple):
     """The new median and the mean of the stored ones, as logs of costs, and the deviation of their difference.
 
     `launch` is the standard deviation of the median that one new launch would give, `others` that of everything but the
-    new launches: of the recordings, and of the medians of the stored ones. `apart` says that three quarters of the new
+    new launches: of the days, and of the medians of the stored ones. `apart` says that three quarters of the new
     launches lie above three quarters of the stored ones, `seen` that a run has several launches, which show `launch`.
     """
 
@@ -135,18 +138,21 @@ class _Spread(NamedTuple):
 
     @classmethod
     def of(cls, costs: Comparison, stored: Sequence[Sequence[float]], moved: float) -> _Spread:
-        """The spread of new launches and of each recording's, all as costs."""
+        """The spread of new launches and of each day's, all as costs."""
         new, *recordings = (tested(costs, run) for run in (costs.new, *stored))
         own, *centres = tested(costs, [median(costs.new), *map(median, stored)])
         runs = [new, *recordings]
         seen = any(len(run) > 1 for run in runs)
         launch, launches = _launch_deviation(runs) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
         shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
-        # The deviation of the next recording around the mean of those before.
+        # The deviation of the next day around the mean of those before. A wait is neither moved nor of a day.
         middle, count, of = fmean(centres), len(centres), row(costs.metric)
-        freedom = PRIOR_FREEDOM + count - 1
-        squares = PRIOR_FREEDOM * of.between**2 + sum((centre - middle) ** 2 for centre in centres)
-        added = moved * of.between if of.unit != "size" else 0.0
+        day = of.day * costs.computing
+        prior = of.between**2 + day**2
+        weight = prior**2 / (of.between**4 / PRIOR_FREEDOM + day**4 / DAY_FREEDOM)
+        freedom = weight + count - 1
+        squares = weight * prior + sum((centre - middle) ** 2 for centre in centres)
+        added = moved * of.between * costs.computing if of.unit != "size" else 0.0
         between = math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added)
         others = math.hypot(between, launch * math.sqrt(shares))
         deviation = math.hypot(others, launch / math.sqrt(len(new)))

@@ -126,11 +126,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `errors` are the standard errors of the pairs' log-ratios that their own iterations show; empty: none is known.
 
-    `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
-    group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
-    better. `new[i]` and `reference[i]` are of the same round:
-    a pair; unless there are `recordings`, whose launches the reference then holds. The pass limit of a
-    difference has twice the floor.
+    `new` and `reference` are per-launch values: for wall and tail a time in ns, for USS bytes, for the lock-wait share
+    a fraction, for scaling a ratio of which more is better. `new[i]` and `reference[i]` are of the same round: a pair;
+    unless there are `recordings`, whose launches the reference then holds: those of each day together. `computing` is
+    the part of a time that differs from day to day, see `MetricRow.day`. The pass limit of a difference has twice the
+    floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
     follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
@@ -149,6 +149,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     beta: float = 0.05
     errors: tuple[float, ...] = ()
     recordings: tuple[tuple[float, ...], ...] = ()
+    computing: float = 1.0
     at_most: int = 80
     final: bool = True
     pair_s: float = 0.0

@@ -91,7 +91,7 @@ def now_and_was(judged: MetricVerdict, row: Row) -> str:
             change, shown = judged.ratio.value - 1, now / was / judged.wall_growth - 1
     how = ""
     if not abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
-        elsewhere = "by the control workload" if unit == "time" else "by recordings"
+        elsewhere = "at one speed" if unit == "time" else "by recordings"
         how = f"compared {'pair by pair' if row.verdict.basis == 'paired' else elsewhere}"
     return ", ".join(filter(None, (here, here and there and f"was {there}", how)))
 

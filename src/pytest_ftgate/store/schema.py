@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -81,6 +81,11 @@ class Recording(Stored, frozen=True, kw_only=True):
         """Seconds that the test's measurement took, from its rounds where that was not recorded; 0 if unknown."""
         rounds = len(self.after_s)
         return self.took_s or (self.after_s[-1] * rounds / (rounds - 1) if rounds > 1 else 0.0)
+
+    @property
+    def day(self) -> str:
+        """The day on which it was recorded, in UTC."""
+        return datetime.fromisoformat(self.recorded_at).astimezone(UTC).date().isoformat() if self.recorded_at else ""
 
     @property
     def measured(self) -> tuple[object, ...]:

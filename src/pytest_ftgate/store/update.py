@@ -82,7 +82,7 @@ def update_plan(
     """What an update does with each cell of a run; nothing is written. Raises BaselineError.
 
     `modes` are `new`, `all` and patterns as in `matches`. A cell without a baseline is always recorded, others by `all`
-    or by name, a regressed or inconclusive cell only by name. A recording is added to the stored ones unless the cell
+    or by name, a cell that regressed or may have only by name. A recording is added to the stored ones unless the cell
     changed: then it replaces them. A pattern that matches no cell gives a `skip` of its own.
     """
     requested = [modes] if isinstance(modes, str) else list(modes)
@@ -95,7 +95,8 @@ def update_plan(
         judged = (each.decision for each in of_metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
         decision = min(judged, key=lambda each: each.severity, default=row.verdict.decision)
         # 2. What is done. A refusal is reported only if the update would otherwise have recorded the cell.
-        doubtful = old is not None and decision is Decision.INCONCLUSIVE and not why_not
+        # What is open at a change within the effect is recorded, else a baseline that decides little would never learn.
+        doubtful = old is not None and decision is Decision.INCONCLUSIVE and row.verdict.beyond and not why_not
         action: Action = "record"
         if new is None:
             action, reason = "skip", why_not

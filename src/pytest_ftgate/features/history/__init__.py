@@ -45,7 +45,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         exits=(3,),
     )
     parser.add_argument("test", metavar="TEST", help="a test or a cell: a node id, its end, or a unique part of it")
-    parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, over the control")
+    parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, at one speed")
     parser.add_argument("--last", type=int, default=LAST, metavar="N", help=f"draw N recordings (default: {LAST})")
     parser.add_argument("--json", action="store_true", help="print one JSON object, of all recordings")
     parser.set_defaults(run=run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...judge.compare import OF_CONTROL
 from ...kit import units
 from ...kit.text import plain, plural
 from ...report import said
@@ -18,14 +17,13 @@ MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
 
 
 def label(history: History) -> str:
-    """What the values are: `wall over the control workload's`."""
-    name = history.metric
-    return f"{name} over the control workload's" if history.unit == OF_CONTROL else name
+    """What the values are: `wall at one speed`."""
+    return f"{history.metric} at one speed" if history.at_one_speed else history.metric
 
 
 def value(history: History, number: float, *, unicode: bool = True) -> str:
     """A value of a history with its unit."""
-    return units.of("ratio" if history.unit == OF_CONTROL else history.unit, number, unicode=unicode)
+    return units.of(history.unit, number, unicode=unicode)
 
 
 def change(history: History, changed: LevelChange) -> str:

@@ -38,24 +38,24 @@ class LevelChange(Struct, frozen=True, kw_only=True):
 class History(Struct, frozen=True, kw_only=True):
     """The recordings of one metric of a cell on one machine and build, oldest first, and where its level changed.
 
-    `unit` is that of the metric table (time in ns, size in bytes, share, ratio, number), or `x control` for a time over
-    that of the control workload.
+    `unit` is that of the metric table (time in ns, size in bytes, share, ratio, number). A time is `at_one_speed` if a
+    control workload ran beside it.
     """
 
     metric: str
     points: tuple[HistoryPoint, ...]
     changes: tuple[LevelChange, ...] = ()
     unit: str = ""
+    at_one_speed: bool = False
     build: str = ""
 
 
 def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, build: str) -> History | None:
     """A metric over recordings of one machine and build, oldest first; None if no recording has it.
 
-    A time is that over the control workload of the same launches, as in comparisons with stored launches: the machine's
-    speed of the day cancels.
+    A time is that at the usual speed of all these recordings, as in comparisons with what is stored.
     """
-    unit, values = compare.of_recordings(recordings, metric)
+    paced, values = compare.of_recordings(recordings, metric)
     known = [(recording, each) for recording, each in zip(recordings, values, strict=True) if each]
     if not known:
         return None
@@ -84,4 +84,11 @@ def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, bu
             changes.append(LevelChange(index=index, ratio=after / before))
         else:
             changes.append(LevelChange(index=index, difference=after - before))
-    return History(metric=metric, unit=unit, build=build, points=points, changes=tuple(changes))
+    return History(
+        metric=metric,
+        unit=metrics.row(metric).unit,
+        at_one_speed=paced,
+        build=build,
+        points=points,
+        changes=tuple(changes),
+    )
