@@ -1318,7 +1318,7 @@ def test_conditions_are_sampled_before_between_and_after_rounds() -> None:
     seen: list[int] = []
 
     class Monitor(ConditionsMonitor):
-        def calibrate(self) -> None:
+        def time_fixed_work(self) -> None:
             looks.append(len(launcher.of(COLD, side="own")))
 
         def sample(self) -> float:
