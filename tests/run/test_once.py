@@ -14,6 +14,7 @@ from example import Example
 
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.model.spec import Cell, Spec
+from pytest_ftgate.plugin import plain
 from pytest_ftgate.runner.protocol import CHECK
 
 ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'
@@ -169,6 +170,20 @@ def test_it(worker, kind):
     assert f"ftgate: plain run on CPython {here}, not on 3.14 and 3.14t; use --ftgate to measure" in result.outlines
     example.run_fresh(*TARGETS, "-k", "3.14t and dict", "-q").assert_outcomes(passed=1)
     assert len(ran(example)["dict"]) == 2
+
+
+def test_a_cell_that_passed_says_where_unless_its_name_does(pytester: pytest.Pytester) -> None:
+    """`test_it[3.14t-serial-w1] PASSED` was said though nothing had run on 3.14t."""
+    own = "{}.{}".format(*sys.version_info)
+    sources = {"test_a.py": "@ftgate.compare(serial)\ndef test_it(worker): ...", "test_b.py": "def test_b(): ..."}
+    example = Example(pytester, sources)
+    for options in ((), ("-n1",)):
+        result = example.run_fresh("-v", *TARGETS, *options)
+        result.assert_outcomes(passed=3)
+        lines = [line for line in result.outlines if f"PASSED (plain, on {own})" in line]
+        assert len(lines) == 2
+        assert all("test_it[3.14" in line for line in lines)
+    assert plain.word([f"{plain.TARGET}{own}", "test_it"]) == "", "which is this interpreter itself"
 
 
 def test_a_plain_run_says_under_xdist_which_targets_it_did_not_use(pytester: pytest.Pytester) -> None:

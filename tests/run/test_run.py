@@ -885,6 +885,16 @@ def test_what_the_reference_lacks_is_said_once_before_anything_is_measured(proje
     assert cast(Watcher, running.listener).warnings == [expected]
 
 
+def test_a_local_branch_that_has_it_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.label = "without it"
+    monkeypatch.setattr("pytest_ftgate.run.sides.worktrees.ahead", lambda root, pair, test: "main")
+    running = project.session(day(), against="merge-base")
+    running.tell_new()
+    assert cast(Watcher, running.listener).warnings == [
+        "without it has no test_work.py; the local main, which is ahead of it, has: compare with --ftgate-against=main"
+    ]
+
+
 @pytest.mark.parametrize("label", ["main (1eb3b87)", ""])
 def test_nothing_is_said_where_the_reference_has_it_or_there_is_none(project: Project, label: str) -> None:
     project.label = label or "without it"

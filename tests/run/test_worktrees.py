@@ -608,6 +608,24 @@ def test_the_merge_base_with_the_branch_that_ci_names(clone: Path, variable: str
         against(clone, "merge-base", ci={variable: "gone"})
 
 
+def test_a_local_branch_that_is_ahead_of_the_remotes_has_what_that_lacks(clone: Path) -> None:
+    """The run said that the merge base lacks the tests, and not that they were on main."""
+
+    def ahead(test: str) -> str:
+        return worktrees.ahead(clone, against(clone, "merge-base"), test, environ={})
+
+    git(clone, "checkout", "--quiet", "main")
+    (clone / "test_new.py").write_text("def test_x(): ...\n")
+    commit(clone, "a test")
+    assert ahead("test_new.py::test_x") == "", "main is what is compared"
+    git(clone, "checkout", "--quiet", "-b", "later")
+    (clone / "test_new.py").write_text("def test_x(): ...\n\n\ndef test_y(): ...\n")
+    assert ahead("test_new.py::test_x") == "main"
+    assert ahead("test_new.py::test_y") == ahead("test_gone.py::test_x") == ""
+    git(clone, "branch", "--quiet", "-D", "main")
+    assert ahead("test_new.py::test_x") == ""
+
+
 def test_the_merge_base_where_the_remotes_default_is_not_known(clone: Path) -> None:
     git(clone, "remote", "set-head", "origin", "--delete")
     assert "with origin/main" in against(clone, "merge-base").reference.label

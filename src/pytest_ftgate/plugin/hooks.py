@@ -162,6 +162,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> Generator[None, Any, Any]:
+    """With -v a plain run says of a cell that passed where it ran: its id names an interpreter that it was not."""
+    status = yield
+    if report.when == "call" and report.passed and any(word.startswith("ftgate ") for word in report.keywords):
+        from .plain import word
+
+        category, letter, _ = status
+        return category, letter, word(report.keywords) or status[2]
+    return status
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say of a plain run which targets it did not use."""
     reports = (report for each in terminalreporter.stats.values() for report in each)

@@ -40,15 +40,29 @@ def run(item: pytest.Function, spec: Spec, cell: Cell) -> None:
     passed.setdefault(same, item.nodeid)
 
 
+def _here() -> list[str]:
+    """This interpreter as a target: `3.14t` and `3.14.2t`."""
+    free_threaded = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+    return [".".join(map(str, sys.version_info[:parts])) + free_threaded for parts in (2, 3)]
+
+
+def _elsewhere(keywords: Iterable[str]) -> list[str]:
+    """The targets of these cells that this interpreter is not."""
+    targets = (keyword.removeprefix(TARGET) for keyword in keywords if keyword.startswith(TARGET))
+    return sorted(target for target in targets if target not in _here())
+
+
 def summary(keywords: Iterable[str]) -> str:
     """Which targets the run did not use; empty where it ran on all of them."""
-    free_threaded = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
-    here = [".".join(map(str, sys.version_info[:parts])) + free_threaded for parts in (2, 3)]
-    targets = (keyword.removeprefix(TARGET) for keyword in keywords if keyword.startswith(TARGET))
-    others = sorted(target for target in targets if target not in here)
+    others = _elsewhere(keywords)
     if not others:
         return ""
-    return f"ftgate: plain run on CPython {here[-1]}, not on {' and '.join(others)}; use --ftgate to measure"
+    return f"ftgate: plain run on CPython {_here()[-1]}, not on {' and '.join(others)}; use --ftgate to measure"
+
+
+def word(keywords: Iterable[str]) -> str:
+    """`PASSED (plain, on 3.11)`, of a cell that is named after another interpreter; empty for all others."""
+    return f"PASSED (plain, on {_here()[0]})" if _elsewhere(keywords) else ""
 
 
 def set_message(item: pytest.Item, report: pytest.TestReport) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from ..declare.options import Options
+from ..declare.options import MERGE_BASE, Options
 from ..kit import git, waiting
 from ..kit.errors import FtgateError
 from ..kit.plugins import features
@@ -154,14 +154,22 @@ class Run:
 
     def tell_new(self) -> None:
         """Say, after `collect`, which tests the commit that is compared with does not have."""
-        reference = self.references.requested().reference if self.config.reference else None
-        if reference is None or not reference.commit:
+        pair = self.references.requested() if self.config.reference else None
+        if pair is None or not pair.reference.commit:
             return
+        reference = pair.reference
         tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in self._cells)
-        new = (test for test in tests if worktrees.lacks(reference, test))
+        new = [test for test in tests if worktrees.lacks(reference, test)]
         places = [(test.partition("::")[0], test) for test in new]
         found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
         if not found:
+            return
+        branch = worktrees.ahead(self.folder.root, pair, new[0]) if self.config.reference == MERGE_BASE else ""
+        if branch:
+            self.listener.warn(
+                f"{reference.label} has no {said.few(found)}; the local {branch}, which is ahead of it, has: "
+                f"compare with --ftgate-against={branch}"
+            )
             return
         later = f"{'they' if found[1:] else 'it'} will be compared from the next change on"
         release = f"--ftgate-against dist:{environments.project_name(self.folder.root) or 'NAME'}==VERSION"

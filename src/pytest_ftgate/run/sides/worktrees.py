@@ -527,6 +527,22 @@ def lacks(checkout: Checkout, test: str) -> bool:
     return source_is_gone(test, checkout.project)
 
 
+def ahead(root: Path, pair: Pair, test: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The local branch of the name of the remote's one that `merge-base` took, if only the local one has the test.
+
+    Empty for none, and where nothing differs from it.
+    """
+    repository = Repository(root)
+    base = _base_branch(repository, environ)
+    name = base.removeprefix(f"{repository.remote}/")
+    commit = repository.commit(f"refs/heads/{name}")
+    if name == base or commit in (None, pair.changed.commit):
+        return ""
+    path, _, names = test.partition("::")
+    text = repository.git("show", f"{commit}:{repository.prefix}{path}", allowed=(0, 128))
+    return name if re.search(rf"\b{re.escape(names.partition('::')[0])}\b", text) else ""
+
+
 def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
     """One line for an error whose text names a file or module of the project that is on neither side; "" otherwise."""
     root = re.escape(checkout.root)
