@@ -284,9 +284,9 @@ def test_the_text_of_an_update(store: Store) -> None:
     stored(store)
     known, entries = rows(), entries_of(rows())
     plan = update.update_plan(["all", "nowhere.py::t"], known, entries, store, fingerprint=MACHINE.fingerprint)
-    check_golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
+    check_golden("baseline_update.txt", "\n".join(update_lines(plan, "baselines", git=True)) + "\n")
     plan = update.update_plan("new", known[:2], entries, store, fingerprint=MACHINE.fingerprint)
-    assert update_lines(plan) == (
+    assert update_lines(plan, "baselines", git=True) == (
         "kept 2 cells that have a baseline; name one to store it again: --ftgate-update=CELL",
     )
 

@@ -78,7 +78,7 @@ class TestLimits:
         verdict = predicted(1.08, [STORED, STORED], effect=0.1)
         match = re.fullmatch(
             r"\+\S+ % against what is stored of 2 days, which can only detect a change beyond \+(\S+) %; "
-            r"--ftgate-against or recordings of more days would settle it",
+            r"recordings of more days would settle it",
             verdict.reason,
         )
         assert match

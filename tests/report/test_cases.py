@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from fake_launcher import MS
 from report_by_hand import COMMIT, GIL, KIB, MIB, cell, of_rows, site
@@ -17,7 +18,7 @@ from pytest_ftgate.features import markdown
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Cause, Explanation, Figures, MovedSite, Part, Report, Row, Shortfall
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import said, terminal
 
 REGRESSED, PASSED = Decision.REGRESSED, Decision.PASSED
@@ -120,7 +121,8 @@ def contract() -> list[Row]:
 
 
 def recording() -> list[Row]:
-    return [row(word, workers, basis=Basis()) for word in ("threads", "fork") for workers in (1, 2)]
+    rows = [row(word, workers, basis=Basis()) for word in ("threads", "fork") for workers in (1, 2)]
+    return [msgspec.structs.replace(each, verdict=Verdict(decision=Decision.RECORDED)) for each in rows]
 
 
 def undecided() -> list[Row]:
@@ -129,6 +131,11 @@ def undecided() -> list[Row]:
     return [row("threads", workers, each, shortfall=short) for workers, each in enumerate(noisy, 1)]
 
 
+RECORDED = (
+    "4 recorded in baselines/: git add baselines",
+    "recorded tests/test_words.py::test_encode: 4 cells, wall 4.20 ms (new)",
+    "next: commit them; pytest --ftgate then compares each change with that commit",
+)
 CASES: dict[str, Callable[[], list[Row]]] = {
     "one cause in four cells": one_cause,
     "wall and lock wait in one cell": wall_and_waits,
@@ -143,8 +150,7 @@ CASES: dict[str, Callable[[], list[Row]]] = {
 
 def report(name: str) -> Report:
     rows = CASES[name]()
-    recorded = [f"recorded {each.cell.nodeid}: wall 4.20 ms, uss 5.40 MiB (new)" for each in rows]
-    updates = tuple(recorded) if name == "recording" else ()
+    updates = RECORDED if name == "recording" else ()
     return of_rows(*rows, title="tests/test_words.py::test_encode", updates=updates, interpreters=(GIL,), wall_s=41.0)
 
 

@@ -8,7 +8,7 @@ import report_by_hand
 from report_by_hand import of_rows
 
 from pytest_ftgate.model.report import Row, Shard, Shortfall
-from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import said
 
 
@@ -45,7 +45,22 @@ def test_it_says_what_time_would_do() -> None:
     ]
     report = of_rows(*(msgspec.structs.replace(row, shortfall=each) for each in times))
     assert "use --ftgate-test-time=3m or fewer cells" in said.undecided(report)
-    assert "--ftgate-test-time" in said.undecided(of_rows(row))
+    assert "more rounds would hardly settle it: give the body more work" in said.undecided(of_rows(row))
+    wall = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, more=14)
+    open_one = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(wall,)))
+    assert "give the tests more time (--ftgate-test-time);" in said.undecided(of_rows(open_one))
+
+
+def test_of_cells_that_lack_time_the_one_that_lacks_most_is_said() -> None:
+    (row,) = rows(Decision.INCONCLUSIVE, 1)
+    short = [
+        Shortfall(rounds=done, needed=done + 14, cells=2, option="--ftgate-test-time", given_s=30.0, wanted_s=wanted)
+        for done, wanted in ((10, 60.0), (12, 120.0))
+    ]
+    cells = [msgspec.structs.replace(row, shortfall=each) for each in short]
+    assert said.shortfalls(cells) == [
+        "30 s allow 12 rounds of these 2 cells, about 26 are needed to decide: use --ftgate-test-time=2m or fewer cells"
+    ]
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:

@@ -132,6 +132,8 @@ def test_what_a_report_of_every_verdict_says_beside(part: str) -> None:
         ((Decision.PASSED, Decision.NO_BASELINE), "1 of 1 decided, nothing regressed, 1 not compared"),
         ((Decision.INCONCLUSIVE, Decision.ERROR, Decision.ERROR), "test, 2 cells: it could not be measured"),
         ((Decision.NO_BASELINE, Decision.UNSUPPORTED), "nothing was compared"),
+        ((Decision.RECORDED, Decision.RECORDED), "2 recorded"),
+        ((Decision.RECORDED, Decision.PASSED), "1 of 1 decided, nothing regressed, 1 recorded"),
         ((Decision.INCONCLUSIVE,), "nothing was decided: 0 of 1 compared cell"),
         ((Decision.SUSPECT, Decision.PASSED), r"test\[3.14t-threads-w8-0\]: wall +31.2 %"),
         ((), "no cell was judged: all were skipped"),

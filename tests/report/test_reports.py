@@ -133,7 +133,7 @@ def test_every_decision_is_an_outcome_of_pytest_s_with_a_reason() -> None:
     found = {outcome: [each for each in Decision if each.outcome == outcome] for outcome in get_args(Outcome)}
     assert found == {
         "failed": [Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR],
-        "passed": [Decision.ACCEPTED, Decision.UNCHANGED, Decision.IMPROVED, Decision.PASSED],
+        "passed": [Decision.ACCEPTED, Decision.UNCHANGED, Decision.IMPROVED, Decision.PASSED, Decision.RECORDED],
         "undecided": [Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.NO_BASELINE],
         "skipped": [Decision.UNSUPPORTED],
         "xfailed": [Decision.XFAILED],
@@ -216,6 +216,11 @@ SHALLOW = (
 )
 GONE = "recorded at 1eb3b87e5d, whose test cannot run here: raised AttributeError: ftgate has no 'require'"
 SAME = "not measured: nothing that it runs or reads differs at main"
+RECORDED = (
+    "6 recorded in baselines/: git add baselines",
+    "recorded test_words.py::test_words: 6 cells, wall 4.54 ms to 11.2 ms (new)",
+    "next: commit them; pytest --ftgate then compares each change with that commit",
+)
 LONG = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
 OUTPUT = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
 HUNG = Sample(
@@ -298,7 +303,8 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
     "enough of it": ([of(Decision.PASSED, shortfall=SHORT)], {}),
     "without a baseline": ([of(Decision.NO_BASELINE)], {}),
     "without a baseline, outside of git": ([of(Decision.NO_BASELINE)], {"commit": ""}),
-    "recorded now": ([of(Decision.NO_BASELINE)], {"updates": ("baselines/t.py/test.json: 1 cell new",)}),
+    "recorded now": ([of(Decision.RECORDED)] * 6, {"updates": RECORDED}),
+    "one of two recorded": ([of(Decision.RECORDED), of(Decision.PASSED, basis="stored")], {"updates": RECORDED}),
     "without a reference": ([of(Decision.NO_BASELINE, NO_TEST, options=("--ftgate-against=main",))] * 2, {}),
     "recorded elsewhere, its commit fails": (
         [row(word, Decision.NO_BASELINE, reason=GONE) for word in ("fork", "spawn", "tasks", "threads")],
@@ -418,7 +424,8 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
     old = entry(sample_of(launches(9e6), memory=[held(1, 10_000_000)]))
     table = shown(of_rows(row), 300, verbosity=1)
     compared = render_diff([(row, old, entry(values), "")])
-    (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=entry(values))])
+    update = Update(nodeid=row.cell.nodeid, action="record", reason="", new=entry(values))
+    _, accepted, _ = update_lines([update], "baselines", git=True)
     stored = render_diff([(row, entry(values), None, "")])
     labelled = next(line for line in table.splitlines() if line.startswith(f"  {row.cell.label}"))
     figures_of = accepted.removesuffix(" (new)").partition(": ")[2].split(", ")
@@ -615,8 +622,25 @@ def test_share_that_was_zero_has_a_change_too() -> None:
 def test_update_says_lock_wait_and_scaling() -> None:
     old, new = cell_with(0.271, 1.96), cell_with(0.312, 1.72)
     update = Update(nodeid="t.py::test[x]", action="record", old=old, new=new, reason="")
-    (line,) = update_lines([update])
+    _, line, _ = update_lines([update], "baselines", git=True)
     assert line.endswith("lock_wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
+
+
+def test_what_is_recorded_first_is_a_line_a_test() -> None:
+    def new(nodeid: str, wall_ns: int) -> Update:
+        stored = entry(sample_of([timed(number, [wall_ns] * 3) for number in range(3)]))
+        return Update(nodeid=nodeid, action="record", new=stored, reason="new")
+
+    plan = [new("t.py::test_a[x]", 2_000_000), new("t.py::test_b[x]", 3_000_000), new("t.py::test_a[y]", 5_000_000)]
+    first, several, one, then = update_lines([*plan], "a b", git=True)
+    assert first == "3 recorded in a b/: git add 'a b'"
+    assert several == "recorded t.py::test_a: 2 cells, wall 2.00 ms to 5.00 ms (new)"
+    assert one.startswith("recorded t.py::test_b[x]: wall 3.00 ms")
+    assert then.startswith("next: commit them; pytest --ftgate ")
+    first, *_, then = update_lines(plan, "baselines", git=False)
+    assert (first, then) == ("3 recorded in baselines/", "next: pytest --ftgate compares with them on this machine")
+    known = Update(nodeid="t.py::test_a[x]", action="skip", reason="has a baseline")
+    assert len(update_lines([known], "baselines", git=True)) == 1, "nothing was recorded, and nothing is to be added"
 
 
 # ---- JSON

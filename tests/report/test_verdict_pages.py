@@ -55,10 +55,22 @@ OWN = {
         Decision.NOT_MEASURED,
         reason="the 3 min of the test ended before its turn came: 6 min would do, increase --ftgate-test-time",
     ),
+    Decision.RECORDED: Row(
+        cell=THREADS, verdict=Verdict(decision=Decision.RECORDED), figures=figures(1.832, 1.0, 25.2, 25.2)
+    ),
     Decision.XFAILED: of(Decision.XFAILED, contract(Decision.BROKEN), expected=KNOWN),
     Decision.XPASSED: of(Decision.XPASSED, contract(Decision.PASSED), expected=KNOWN),
 }
 """Rows of verdicts that the report by hand does not have."""
+
+
+UPDATES = {
+    Decision.RECORDED: (
+        "1 recorded in baselines/: git add baselines",
+        f"recorded {THREADS.nodeid}: wall 1.83 ms, uss 25.2 MiB (new)",
+        "next: commit them; pytest --ftgate then compares each change with that commit",
+    )
+}
 
 
 def example(decision: Decision) -> str:
@@ -66,7 +78,7 @@ def example(decision: Decision) -> str:
     row = OWN.get(decision)
     tables = report_by_hand.report().tables
     row = row or next(row for table in tables for row in table.rows if row.verdict.decision is decision)
-    report = of_rows(row, title=row.cell.nodeid.partition("[")[0])
+    report = of_rows(row, title=row.cell.nodeid.partition("[")[0], updates=UPDATES.get(decision, ()))
     text = terminal.render(report, width=88, color=False, unicode=True)
     return text[text.index(report.tables[0].title) : text.index("\n1 cell in ")].rstrip() + "\n"
 

@@ -41,6 +41,7 @@ from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.spec import DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
+from pytest_ftgate.report import said
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run.phase import LAUNCHES
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -76,13 +77,17 @@ def test_without_a_baseline_there_is_nothing_to_judge(project: Project) -> None:
 
 def test_an_update_records_what_is_new_with_few_launches(project: Project) -> None:
     outcome = project.record()
-    assert outcome.decision() is Decision.NO_BASELINE
+    assert outcome.decision() is outcome.decision(FORK) is Decision.RECORDED
+    assert said.result(outcome.report) == "2 recorded"
     assert outcome.launches() == LAUNCHES
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     (recording,) = entry.recordings
     assert (recording.seed, len(recording.by_order("wall")), len(recording.by_order("uss"))) == (11, LAUNCHES, LAUNCHES)
-    assert any(THREADS in line and "new" in line for line in outcome.report.updates)
+    first, test, then = outcome.report.updates
+    assert first == "2 recorded in baselines/: git add baselines"
+    assert test.startswith(f"recorded {TEST}: 2 cells, wall ")
+    assert then == "next: commit them; pytest --ftgate then compares each change with that commit"
 
 
 def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:

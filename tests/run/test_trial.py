@@ -415,6 +415,20 @@ class TestBudget:
         assert rows[0].verdict.decision is Decision.PASSED
         assert not any(row.shortfall for row in rows)
 
+    def test_a_cell_that_is_left_open_says_what_time_would_decide_it(self, project: Project) -> None:
+        launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.06, seed=3))
+        rows = finish(project.trial(launcher, TWO, against="main", test_time=12.0)).values()
+        metrics = {row.cell.nodeid: [each for each in row.verdict.metrics if each.more] for row in rows}
+        assert any(metrics.values())
+        for row in rows:
+            short = row.shortfall
+            assert (short is not None) == bool(metrics[row.cell.nodeid])
+            if short is not None:
+                needed = max(each.launches + (each.more or 0) for each in metrics[row.cell.nodeid])
+                assert needed == short.needed > short.rounds
+                assert (short.option, short.given_s) == ("--ftgate-test-time", 12.0)
+                assert short.wanted_s > short.given_s
+
     def test_what_is_not_judged_needs_no_rounds(self, project: Project) -> None:
         trial = project.trial(day(), TWO, test_time=2.0)
         finish(trial)
@@ -783,7 +797,7 @@ class TestUntil:
         launcher.trouble = lambda at: (
             failed("hung", "  /x/stress.py:9 in _collect") if (at.side, at.event) == ("observed", "check") else None
         )
-        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=8.0)).values()
+        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=12.0)).values()
         assert re.search(r"; (\d+) of \1 stressed and 0 of \d+ plain launches", row.verdict.reason)
         assert row.error is not None
         assert "It came in a stressed launch.\nThe thread in stress.py is pytest-ftgate's" in row.error.detail
@@ -796,7 +810,7 @@ class TestUntil:
         launcher = FakeLauncher()
         launcher.results = lambda at: ("1", "2") if at.start == 1 else ("2",)
         launcher.result_counts = lambda at: (3, 47) if at.start == 1 else (50,)
-        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=8.0)).values()
+        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=12.0)).values()
         assert row.error is not None
         assert row.error.reason == "gave 2 different results from one iteration to the next"
         assert re.match(r"  2 \(\d{3} times\)\n  1 \(6 times\)\n", row.error.detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -101,7 +102,9 @@ def update_run(args: argparse.Namespace) -> int:
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
     plan = update_plan(modes, rows, entries_of(report, rows), store, fingerprint=report.machine.fingerprint)
     apply_updates(plan, store, report.machine)
-    _print("".join(f"{line}\n" for line in update_lines(plan, naming=ACCEPT)))
+    folder = os.path.relpath(store.root, project().rootpath)
+    lines = update_lines(plan, folder, git=bool(report.commit), naming=ACCEPT)
+    _print("".join(f"{line}\n" for line in lines))
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
 
 

@@ -122,6 +122,9 @@ def _sections(report: Report) -> Iterator[Section]:
             yield Section(f"{head}\n\n", tuple(pieces))
         elif decision.needs_attention or not passes:
             yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(report, rows)))
+    if report.updates:
+        updates = tuple(Piece((f"- {text(line)}\n", "")) for line in report.updates)
+        yield Section("\n### Baselines\n\n", updates, named="lines")
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
         tables = []

@@ -90,7 +90,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         decision = Decision.INCONCLUSIVE
         reason = (
             f"{change} against {runs}, which can only detect a change beyond {beyond}; "
-            "--ftgate-against or recordings of more days would settle it"
+            "recordings of more days would settle it"
         )
     else:
         decision = Decision.INCONCLUSIVE

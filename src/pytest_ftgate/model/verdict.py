@@ -17,7 +17,8 @@ class Decision(StrEnum):
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
     ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED runs the same as its reference,
     with which it was not compared. XFAILED regressed or is broken, as @ftgate.xfail
-    says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
+    says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came. RECORDED has no
+    baseline, and its figures become one.
     """
 
     # Worst first: a cell's is the first that one of its metrics has, and reports list the first ones first.
@@ -33,6 +34,7 @@ class Decision(StrEnum):
     UNCHANGED = "unchanged", "good"
     IMPROVED = "improved", "good"
     PASSED = "passed", "good"
+    RECORDED = "recorded", "good"
     NO_BASELINE = "no baseline", "strict"
     UNSUPPORTED = "unsupported", "strict"
 
@@ -86,7 +88,7 @@ class Decision(StrEnum):
     @property
     def decided(self) -> bool:
         """Whether it says something of what was compared."""
-        return not self.strict and self is not Decision.ERROR
+        return not self.strict and self not in (Decision.ERROR, Decision.RECORDED)
 
     @property
     def measured(self) -> bool:

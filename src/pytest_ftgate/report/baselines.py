@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ..judge import metrics
 from ..judge.values import WALL_OF_CONTROL, figure_of
 from ..kit import units
-from ..kit.text import plain
-from ..kit.values import Metric
+from ..kit.text import plain, split_nodeid
+from ..kit.values import Metric, grouped
 from ..store.schema import Recording, StoredCell
 from ..store.update import Update
 
@@ -69,15 +69,28 @@ def summary(entry: StoredCell | None) -> CellSummary:
     return CellSummary(entry.recordings, newest.recorded_at[:10] or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
-def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION) -> tuple[str, ...]:
-    """A line for each cell that an update records, refuses or cannot take, and one for all that it keeps.
+def update_lines(updates: Iterable[Update], folder: str, *, git: bool, naming: str = UPDATE_OPTION) -> tuple[str, ...]:
+    """How many cells an update records and where, in a line what is new of each test, a line for each other cell that
+    it records, refuses or cannot take, one for all that it keeps; and what to do next.
 
-    `naming` is what a user writes before a cell's quoted name to have it taken.
+    `naming` is what a user writes before a cell's quoted name to have it taken. In `git` the folder is to be added.
     """
     plan = list(updates)
     kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
+    recorded = sum(update.action == "record" for update in plan)
+    new = grouped((split_nodeid(update.nodeid)[0], update) for update in plan if _is_new(update))
+    several = {test: cells for test, cells in new.items() if len(cells) > 1}
     lines = []
-    for update in (each for each in plan if each.reason != KEPT):
+    if recorded:
+        lines.append(f"{recorded} recorded in {folder}/" + (f": git add {shlex.quote(folder)}" if git else ""))
+    for test, of_test in several.items():
+        walls = [wall for each in of_test if (wall := summary(each.new).value("wall")) is not None]
+        ends = dict.fromkeys(units.time(end) for end in (min(walls), max(walls))) if walls else ()
+        lines.append(
+            f"recorded {test}: {len(of_test)} cells" + (f", wall {' to '.join(ends)}" if ends else "") + " (new)"
+        )
+    said = [update for of_test in several.values() for update in of_test]
+    for update in (each for each in plan if each.reason != KEPT and each not in said):
         # `wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`
         was, now = summary(update.old), summary(update.new)
         figures = []
@@ -97,4 +110,11 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION) -> t
     if kept:
         cells = f"{kept} cell{'s that have' if kept > 1 else ' that has'} a baseline"
         lines.append(f"kept {cells}; name one to store it again: {naming}CELL")
+    if recorded:
+        commit = "commit them; pytest --ftgate then compares each change with that commit"
+        lines.append(f"next: {commit if git else 'pytest --ftgate compares with them on this machine'}")
     return tuple(map(plain, lines))
+
+
+def _is_new(update: Update) -> bool:
+    return update.action == "record" and update.old is None

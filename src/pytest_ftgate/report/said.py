@@ -458,9 +458,11 @@ def ratios_of_rounds(rows: Iterable[Row]) -> list[str]:
 
 
 def shortfalls(rows: Iterable[Row]) -> list[str]:
-    """What the cells that were left open say about their time, each sentence once."""
-    short = (row.shortfall for row in rows if row.verdict.decision.wants_time and row.shortfall)
-    return list(dict.fromkeys(map(shortfall_text, short)))
+    """What the cells that were left open say about their time: of each option the one that wants most of it."""
+    short = grouped(
+        (row.shortfall.option, row.shortfall) for row in rows if row.verdict.decision.wants_time and row.shortfall
+    )
+    return [shortfall_text(max(each, key=lambda one: one.wanted_s)) for each in short.values()]
 
 
 # ---- errors, and the cells that share one
@@ -670,7 +672,8 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     failing = Counter(row.verdict.decision for row in rows if fails(report, row))
     decided, compared = _decided(rows)
     so_far = " so far" if report.partial else ""
-    none = "nothing was compared" if rows else "nothing was measured"
+    recorded = counted({Decision.RECORDED: found[Decision.RECORDED]})
+    none = recorded or ("nothing was compared" if rows else "nothing was measured")
     said = [f"{decided} of {compared} decided{so_far}" if compared else none]
     if failing:
         said += [counted(failing)]
@@ -679,7 +682,9 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     elif decided:
         known = counted({each: found[each] for each in (Decision.ACCEPTED, Decision.XFAILED)})
         said += ["nothing else regressed", known] if known else ["nothing regressed"]
-    others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
+    quiet = (row.verdict for row in rows if not row.verdict.compared and not fails(report, row))
+    others = sum(verdict.decision is not Decision.RECORDED for verdict in quiet)
+    said += [recorded] if compared and recorded else []
     return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
 
 
@@ -740,8 +745,10 @@ def undecided(report: Report) -> str:
         advice = shortfall_text(max(short, key=lambda each: each.wanted_s))
     else:
         fixed = any(option.startswith("ftgate_launches") for row in report.rows for option in row.options)
+        some = any(each.more for row in left for each in row.verdict.metrics)
         more = "launches (ftgate_launches)" if fixed else "time (--ftgate-test-time)"
-        advice = f"give the tests more {more}, a longer workload or a quieter machine"
+        longer = "more rounds would hardly settle it: give the body more work, or measure on a quieter machine"
+        advice = f"give the tests more {more}" if fixed or some else longer
     cells = f"{decided} of {plural(compared, 'compared cell')}"
     almost = "almost " if decided else ""
     return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"

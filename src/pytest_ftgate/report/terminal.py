@@ -92,8 +92,8 @@ def _header(report: Report, style: Style) -> list[str]:
 
 def _footer(report: Report, style: Style) -> list[str]:
     lines: list[str] = []
-    for update in report.updates:
-        lines += entry("updated", update, style, indent=0, column=9)
+    for number, update in enumerate(report.updates):
+        lines += entry("" if number else "updated", update, style, indent=0, column=9)
     if report.unused_baselines:
         text = f"{plural(len(report.unused_baselines), 'baseline')} of cells that no longer exist, remove them with"
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]

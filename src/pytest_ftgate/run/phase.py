@@ -25,6 +25,7 @@ from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPla
 from ..model.report import Conditions, Row, Shortfall
 from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
+from ..model.verdict import Verdict
 from .compared import Reference
 from .sides import worktrees
 from .sides.checkout import Checkout
@@ -213,12 +214,41 @@ def shortfall(phase: Phase, test_s: float, time: RunTime, tests: float | None) -
     if tests is not None and time.budget_s is not None and budget.limits.budget_s < phase.budget_s:
         option, given_s = "--ftgate-time", time.budget_s
         wanted_s = time.spent_s + tests * max(0.0, wanted_s - budget.spent_s)
-    wanted_s = max(wanted_s, given_s)
     return Shortfall(
         rounds=rounds,
         needed=phase.needed,
         cells=len(phase.measurement.cell_runs),
         option=option,
         given_s=given_s,
-        wanted_s=next((float(step) for step in STEPS_S if step > wanted_s), 3600.0 * math.ceil(wanted_s / 3600)),
+        wanted_s=_step(max(wanted_s, given_s)),
     )
+
+
+def left_open(phase: Phase, verdict: Verdict, test_s: float, time: RunTime) -> Shortfall | None:
+    """What the time lacked to decide a cell that had rounds enough for others; None where more time is not known to
+    decide it.
+    """
+    plan = phase.measurement.plan
+    open_ones = (each for each in verdict.metrics if each.decision.wants_time and each.more)
+    most = max(open_ones, key=lambda each: each.launches + (each.more or 0), default=None)
+    if most is None or not most.launches or plan.limits.launches is not None:
+        return None
+    needed = most.launches + (most.more or 0)
+    if needed > phase.judge.rounds:
+        return None
+    option, given_s = "--ftgate-test-time", test_s
+    if time.budget_s is not None and time.over:
+        option, given_s = "--ftgate-time", time.budget_s
+    return Shortfall(
+        rounds=most.launches,
+        needed=needed,
+        cells=len(phase.measurement.cell_runs),
+        option=option,
+        given_s=given_s,
+        wanted_s=_step(given_s + MARGIN * (needed - most.launches) * plan.round_ns / 1e9),  # as the last one took
+    )
+
+
+def _step(seconds: float) -> float:
+    """A time to recommend, longer than these seconds."""
+    return next((float(step) for step in STEPS_S if step > seconds), 3600.0 * math.ceil(seconds / 3600))

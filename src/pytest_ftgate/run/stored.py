@@ -3,6 +3,7 @@ writes them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 
 from ..declare.options import STORED, Options
@@ -145,7 +146,7 @@ class StoredBaselines:
         rows, entries = report.rows, entries_of(report, report.rows)
         plan = update_plan(self.config.update, rows, entries, self.store, fingerprint=self.machine.fingerprint)
         apply_updates(plan, self.store, self.machine)
-        return tuple(update_lines(plan))
+        return update_lines(plan, os.path.relpath(self.store.root, self.root), git=bool(report.commit))
 
     def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
         """A test's file, or the error in its place."""

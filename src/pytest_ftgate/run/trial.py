@@ -25,7 +25,7 @@ from ..targets import environments
 from . import explaining
 from .compared import Reference, references_of
 from .explaining import Explainer
-from .phase import Phase, shortfall
+from .phase import Phase, left_open, shortfall
 from .sides.checkout import Checkout
 from .targets import same, unavailable
 
@@ -186,6 +186,8 @@ class Trial:
     def _judged(self, phase: Phase, values: Values) -> Row:
         """The row of a cell by its launches."""
         sample, verdict = values.sample, phase.judge.verdict(values)
+        if verdict.decision is Decision.NO_BASELINE and self.run.stored.records(self.group, (values.cell,)):
+            verdict = Verdict(decision=Decision.RECORDED)
         # A file or an editable install may not be what the workload needs: its error says so.
         if sample.error is not None:
             detail, pair = sample.error.detail, phase.references[values.cell.nodeid].pair
@@ -233,6 +235,8 @@ class Trial:
         )
         if row.sample is not None:
             lacking = self.shortfall if verdict.decision.wants_time else None
+            if lacking is None and verdict.decision.wants_time and self.phase and not self.open:
+                lacking = left_open(self.phase, verdict, self.run.config.test_time, self.run.time)
             row = replace(row, conditions=self.conditions, shortfall=lacking)
         # 2. By features: what commits accept, and what the test is known to fail.
         line, options = self.group.spec.source.line, self.run.config.rerun

@@ -199,7 +199,7 @@ def _common(texts: Iterable[str]) -> str:
 def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
     """What is said of cells that neither fail nor are accepted; those of a test that share it are named together."""
     found: dict[tuple[Decision, str, str], list[tuple[str, str]]] = {}
-    quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
+    quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.RECORDED, Decision.NO_BASELINE)
     for row in said.worst_first(report):
         decision = row.verdict.decision
         if not said.fails(report, row) and decision not in quiet:
