@@ -49,6 +49,12 @@ def test_one_launch_has_no_interval() -> None:
     assert "├" not in drawn(point(1.0, 0.0, level=0.0), point(1.1, 0.0, level=0.0))
 
 
+def test_few_launches_have_a_range() -> None:
+    lines = drawn(point(1.0, level=0.0), point(1.1)).splitlines()
+    assert [line.endswith("┤  range") for line in lines if "├" in line] == [True, False]
+    assert max(map(len, lines)) <= 80
+
+
 def test_equal_values_are_drawn() -> None:
     assert drawn(point(1.0, 0.0), point(1.0, 0.0)).count("●") == 2
 

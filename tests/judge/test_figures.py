@@ -63,7 +63,7 @@ def test_nothing_measured_gives_no_figures() -> None:
 
 
 def test_wall_is_the_geometric_mean_of_floors_with_its_interval() -> None:
-    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9)))
+    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9), launch(2, 2, 2, 2, 9)))
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(2 * MS)
     assert shown.wall_ns.low < shown.wall_ns.value < shown.wall_ns.high
@@ -455,13 +455,13 @@ def test_what_acquires_no_lock_is_not_slowed_by_their_probe(sites: tuple[LockSit
 
 
 def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
-    bare = tuple(launch(order, 10, 20, 900, 900, loops=2) for order in (0, 1, 2))
+    bare = tuple(launch(order, 10, 20, 900, 900, loops=2) for order in (0, 1, 2, 3))
     taken = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=(site(acquisitions=80),))
-    probed = (launch(0, 7, 14, locks=taken), launch(1, 7, 14, locks=taken), launch(9, 900, locks=taken))
+    probed = (*(launch(order, 7, 14, locks=taken) for order in (0, 1, 2)), launch(9, 900, locks=taken))
     shown = figures(sample(*bare, locks=probed))
     assert shown.lock_cost is not None
     assert shown.lock_cost.value == pytest.approx(1.4)
-    half = moderated.half_width(2, 0.95) * float(moderated.deviations([0, 0], [], metrics.row("wall").spread)[0])
+    half = moderated.half_width(3, 0.95) * float(moderated.deviations([0, 0, 0], [], metrics.row("wall").spread)[0])
     assert math.log(shown.lock_cost.high / 1.4) == pytest.approx(half)
     assert math.log(1.4 / shown.lock_cost.low) == pytest.approx(half)
     assert shown.lock_cost.level == 0.95
@@ -480,17 +480,19 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
         cost_launch(0, (10.0, 100.0), (11.0, 110.0)),
         cost_launch(1, (10.0,), (12.1,)),
         cost_launch(2, (0.0,), (7.0,)),
+        cost_launch(3, (10.0,), (11.0 * math.sqrt(1.1),)),
     )
+    middle = math.sqrt(1.1 * 1.21)
     shown = figures(sample(memory=launches)).memory_cost
     assert shown is not None
-    assert shown.value == pytest.approx(math.sqrt(1.1 * 1.21))
+    assert shown.value == pytest.approx(middle)
     assert shown.low < 1.1 < 1.21 < shown.high
     assert shown.level == 0.95
     assert figures(sample(memory=(cost_launch(0, (), ()), held(1, 3)))).memory_cost is None
-    alone = figures(sample(memory=launches[:1])).memory_cost
-    assert alone is not None
-    assert alone.value == pytest.approx(1.1)
-    assert alone.level == 0.0
+    for few, expected in ((1, (1.1, 1.1, 1.1, 0.0)), (3, (1.1, middle, 1.21, 0.0))):  # the third has no cost
+        found = figures(sample(memory=launches[:few])).memory_cost
+        assert found is not None
+        assert (found.low, found.value, found.high, found.level) == pytest.approx(expected)
 
 
 def test_three_launches_show_a_dear_probe() -> None:

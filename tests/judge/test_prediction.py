@@ -88,21 +88,31 @@ class TestLimits:
         assert predicted(beyond + 0.01, [STORED, STORED], effect=0.1).decision is Decision.SUSPECT
         assert predicted(beyond - 0.01, [STORED, STORED], effect=0.1).decision is Decision.INCONCLUSIVE
 
-    def test_one_launch_on_either_side_decides_nothing_but_what_is_obvious(self) -> None:
+    def test_one_launch_fails_nothing(self) -> None:
         """Launches of 0.2 ms, with two iterations, of unchanged code: 1.27 to 1.7 times the stored one were seen."""
-        for factor, decision in (
-            (0.4, Decision.INCONCLUSIVE),
-            (1.0, Decision.INCONCLUSIVE),
-            (1.3, Decision.INCONCLUSIVE),
-            (1.7, Decision.INCONCLUSIVE),
-            (1.8, Decision.SUSPECT),
-            (20.0, Decision.SUSPECT),
-        ):
+        for factor in (0.4, 1.0, 1.3, 1.8, 20.0):
             verdict = predict(of([factor], final=True), [[1.0]])
-            assert verdict.decision is decision, factor
-            assert ("shows no scatter" in verdict.reason) is (decision is Decision.INCONCLUSIVE)
+            assert verdict.decision is Decision.INCONCLUSIVE, factor
+            assert verdict.beyond is (factor >= 1.3)
+            assert "by one launch, which may have been disturbed" in verdict.reason
             assert verdict.ruled_out is None
-            assert predict(of([1.8] * 2, final=True), [[1.0]]).decision is Decision.REGRESSED
+        alone = predict(of([20.0], final=True), [STORED] * 5)
+        assert (alone.decision, alone.beyond) == (Decision.INCONCLUSIVE, True)
+
+    @pytest.mark.parametrize("stored", [[[1.0]], [[1.0] * 5] * 3])
+    def test_two_launches_have_to_show_a_failure(self, stored: list[list[float]]) -> None:
+        for new, fails in (([1.8] * 2, True), ([1.0, 20.0], False), ([1.7, 1.8, 1.8], True)):
+            verdict = predict(of(new, final=True), stored)
+            assert (verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)) is fails, new
+            assert fails or verdict.beyond
+
+    def test_fewer_than_three_launches_have_a_range(self) -> None:
+        for new, level in (([1.1, 1.2], 0.0), ([1.1, 1.15, 1.2], 0.95)):
+            verdict = predict(of(new, final=True), [[1.0] * 5] * 3)
+            assert verdict.ratio is not None
+            assert verdict.ratio.level == level
+            inside = verdict.ratio.low == pytest.approx(1.1) and verdict.ratio.high == pytest.approx(1.2)
+            assert inside is (level == 0)
 
     def test_they_are_those_of_the_t_interval_of_the_next(self) -> None:
         """With the prior's weight gone they are the textbook's, with the recording as the unit."""
@@ -221,7 +231,7 @@ class TestLimits:
         wild = (0.0012, 0.0009, 0.0012)
         one = predict(of((1.44 * 0.0012,)), [wild])
         assert one.decision is Decision.INCONCLUSIVE
-        steady = predict(of((1.44 * 0.0012,)), [(0.0012, 0.00119, 0.00121)])
+        steady = predict(of((1.44 * 0.0012,) * 2), [(0.0012, 0.00119, 0.00121)])
         assert steady.decision is Decision.REGRESSED
 
     def test_what_medians_vary_by(self) -> None:

@@ -17,9 +17,9 @@ FILES = {
             return 1
         """,
 }
-# A single pair of launches decides what is a hundred times slower.
+# Two pairs of launches decide what is a hundred times slower.
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2",
+    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=2", "-oftgate_iterations=2",
     "--ftgate-python=3.14t",
 )  # fmt: skip
 CELL = "test_a.py::test_slower[3.14t-threads-w1]"

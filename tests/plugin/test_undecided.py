@@ -57,9 +57,15 @@ def test_a_list_without_the_word_opts_out(example: Example) -> None:
 
 
 def test_a_run_that_decided_something_has_its_own_status(example: Example) -> None:
-    result = example.run_pytest(*QUICK)
+    result = example.run_pytest(*(word.replace("launches=1", "launches=2") for word in QUICK))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert result.outlines.count("1 of 3 decided, 1 suspect") == 1
+    assert result.outlines.count("1 of 3 decided, 1 regressed") == 1
+
+
+def test_one_pair_that_is_far_out_is_neither_red_nor_green(example: Example) -> None:
+    result = example.run_pytest(*QUICK, "-k", "slower")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "0 of 1 decided" in result.outlines
 
 
 def test_a_run_that_compares_nothing_or_records_is_green(example: Example) -> None:

@@ -37,6 +37,16 @@ def test_fewer_than_one_in_ten_is_too_few(decided: int, left: int, text: str) ->
     assert said.all_decided(report) == (decided > left == 0)
 
 
+@pytest.mark.parametrize(("launches", "beyond", "fails"), [(1, True, True), (2, True, False), (1, False, False)])
+def test_a_change_that_one_launch_shows_is_not_green(launches: int, beyond: bool, fails: bool) -> None:
+    (row,) = rows(Decision.INCONCLUSIVE, 1)
+    judged = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, launches=launches, beyond=beyond)
+    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(judged,)))
+    found = said.undecided(of_rows(*rows(Decision.PASSED, 9), row))
+    text = f"one launch is worse than the effect, and decides nothing, of {row.cell.nodeid}; give the tests more time"
+    assert found.startswith(text) if fails else found == ""
+
+
 def test_it_says_what_time_would_do() -> None:
     (row,) = rows(Decision.INCONCLUSIVE, 1)
     times = [

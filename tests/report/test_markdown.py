@@ -14,10 +14,12 @@ from report_by_hand import cell, figures, judged, of_rows
 
 from golden import check_golden
 from pytest_ftgate.features import markdown
-from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
+from pytest_ftgate.report import json as formats
+from pytest_ftgate.report import terminal
 
 LONG = "tests/benchmarks/concurrency/test_pipeline.py::TestStorageEngine::test_write_batches_{}"
 
@@ -178,6 +180,18 @@ def test_a_tail_beyond_its_body_is_said_once() -> None:
     text = one(msgspec.structs.replace(of, verdict=msgspec.structs.replace(of.verdict, metrics=tails)))
     assert "**tail +59.5 % (+56.5 to +62.5) beyond the body's own +79.0 %**" in text
     assert text.count("beyond the body's own +79.0 %") == 1
+
+
+def test_two_pairs_have_a_range_in_every_form() -> None:
+    of = row(Decision.SUSPECT)
+    change = Interval(value=1.3, low=1.2, high=1.4, level=0.0)
+    wall = msgspec.structs.replace(of.verdict.metrics[0], ratio=change, launches=2)
+    report = of_rows(msgspec.structs.replace(of, verdict=msgspec.structs.replace(of.verdict, metrics=(wall,))))
+    texts = [markdown.render(report), "".join(formats.rendered("html", report))]
+    texts.append(terminal.render(report, width=120, color=False, unicode=True, verbosity=1))
+    for text in texts:
+        assert "range of 2 pairs: +20.0 to +40.0" in text
+        assert "CI +" not in text
 
 
 def test_500_regressed_cells_are_all_named_with_their_figures() -> None:

@@ -576,11 +576,24 @@ def test_a_time_that_is_too_short_for_a_round() -> None:
 
 def test_an_interval_of_nearly_everything_is_unknown() -> None:
     wide, wider = interval(1.0, 0.4, 4.0), interval(1.0, 0.3, 43.97)
-    assert units.change_and_ends(wide) == "0.0 % (-60.0 to +300)"
-    assert units.change_and_ends(wider) == "0.0 % (interval unknown)"
-    assert units.difference_and_ends("share", interval(0.1, -0.5, 0.5)) == "+10.0 points (interval unknown)"
+    assert units.change_and_ends(wide, "3 pairs") == "0.0 % (-60.0 to +300)"
+    assert units.change_and_ends(wider, "3 pairs") == "0.0 % (interval unknown)"
+    assert units.difference_and_ends("share", interval(0.1, -0.5, 0.5), "3 pairs") == "+10.0 points (interval unknown)"
     assert units.half_width(wider) == units.time_ends(wider) == units.ratio_ends(wider) == "unknown"
     assert "[unknown] of 8" in detail_lines(verbosity=1, scaling=wider)
+
+
+def test_launches_that_carry_no_interval_have_a_range() -> None:
+    seen = interval(1.03, 0.97, 1.09, level=0.0)
+    assert units.change_and_ends(seen, "2 pairs") == "+3.0 % (range of 2 pairs: -3.0 to +9.0)"
+    assert units.change_and_ends(interval(4.0, 4.0, 4.0, level=0.0), "1 pair") == "+300 % (1 pair)"
+    waits = interval(0.0, -0.5, 0.5, level=0.0)
+    assert units.difference_and_ends("share", waits, "2 pairs") == "0.0 points (range of 2 pairs: -50.0 to +50.0)"
+    judged = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, ratio=seen, launches=2)
+    assert said.change_text(judged) == "+3.0 % (range of 2 launches: -3.0 to +9.0)"
+    assert "range of 2 pairs: " in said.change_text(msgspec.structs.replace(judged, p_fail=0.3))
+    assert units.estimate("ratio", seen) == "1.03x [0.97, 1.09] (range)"
+    assert "[0.97, 1.09] (range) of 8" in detail_lines(verbosity=1, scaling=seen)
 
 
 def test_a_table_leaves_out_an_interval_that_tells_nothing() -> None:

@@ -46,7 +46,7 @@ def structs(value: object) -> Iterator[msgspec.Struct]:
 def of_struct(found: msgspec.Struct) -> Iterator[str]:
     """What cannot be in one part of a report."""
     fields = msgspec.structs.asdict(found)
-    if isinstance(found, Interval) and not (found.low <= found.value <= found.high and 0 < found.level < 1):
+    if isinstance(found, Interval) and not (found.low <= found.value <= found.high and 0 <= found.level < 1):
         yield f"interval {found}"
     if isinstance(found, Iteration) and found.wall_ns != found.start_ns + found.work_ns + found.join_ns:
         yield f"phases of {found}"

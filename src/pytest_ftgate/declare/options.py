@@ -152,7 +152,7 @@ def weight(text: str) -> tuple[Criterion, float]:
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
 UNDECIDED_RUN = "undecided-run"
-"""Fewer than one in ten of the compared cells was decided: see `report.said.undecided`."""
+"""Fewer than one in ten of the compared cells was decided, or one is worse by one launch: see `said.undecided`."""
 FAILING = (
     "regressed",
     "suspect",
@@ -343,7 +343,7 @@ class Options:
         "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
         "change worse than the effect), accepted (by a commit's trailer), improved, broken; inconclusive, not-measured "
         "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit code 5 where "
-        "fewer than one in ten of the compared cells was decided) "
+        "fewer than one in ten of the compared cells was decided, or one launch of a cell is worse than the effect) "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",
         many=True,

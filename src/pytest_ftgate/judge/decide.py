@@ -41,13 +41,12 @@ INTERVAL_LEVEL = 0.95
 COST_LEVEL = 0.9
 RULED_OUT = range(1, round(100 * (WIDEST - 1)) + 1)
 """The percents of which a report says that they are ruled out."""
+LEAST_SUSPECT = 2
+"""Pairs, rounds of a contract or launches beside stored figures: one that was disturbed makes nothing suspect."""
 POWER = 0.8
 """The chance of an unchanged cell to pass, and of a change to be decided, with the number of pairs that is named."""
 BEYOND_LEVEL = 0.08
 """An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
-ALONE, ALONE_AT_MOST = 8.0, math.log(4)
-"""What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
-which its own iterations show a part, and never more than four times the limit."""
 BROAD = 0.25
 """The effect that the wall time rules out by itself where CPU time rules out a smaller one."""
 MOST_PAIRS = 200
@@ -126,12 +125,13 @@ def weigh(costs: Comparison) -> Evidence:
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     # New - reference on the metric's scale; a difference is converted.
     shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
-    low, value, high = moderated.interval(shifts, expected, INTERVAL_LEVEL)
+    shift = moderated.interval(shifts, expected, INTERVAL_LEVEL)
     if by_difference(costs.metric):
         unit = median(costs.reference) + offset(costs)
-        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
+        low, value, high = (unit * math.expm1(end) for end in (shift.low, shift.value, shift.high))
+        shift = replace(shift, low=low, value=value, high=high)
     return Evidence(
-        shift=Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL),
+        shift=shift,
         p_fail=_p_beyond(costs, costs.new, failing(costs, costs.reference), bound),
         p_improve=_p_beyond(costs, measured, failing(costs, costs.new), bound),
         p_pass=p_pass(costs, costs.limits.effect, expected),
@@ -219,9 +219,9 @@ def compare(comparison: Comparison) -> MetricVerdict:
     decides is final: later pairs change neither decision nor figures.
 
     With `final` there is a last look at all pairs, at the levels that are left. What is still open is suspect if most
-    pairs lie beyond the effect and the test rejects at `suspect_level` (of a single pair: if it lies beyond the limit
-    as ALONE says), else inconclusive, `beyond` where the estimate is worse than the effect and the test rejects at
-    BEYOND_LEVEL; all say what was ruled out and what would settle it.
+    of several pairs lie beyond the effect and the test rejects at `suspect_level`, else inconclusive, `beyond` where
+    the estimate is worse than the effect and the test rejects at BEYOND_LEVEL; all say what was ruled out and what
+    would settle it.
 
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
     0: it passes below (1 + effect) reference + 2 floor, and `points` is new - reference (0.01 is a point). A value that
@@ -275,8 +275,8 @@ def compare(comparison: Comparison) -> MetricVerdict:
     # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
     # suspect.
     shifts = paired(*(scaled(costs, side) for side in (costs.new, costs.reference)))
-    likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
-    if costs.final and likely and median_low(shifts) > effect:
+    likely = costs.final and there >= LEAST_SUSPECT and evidence.p_fail <= suspect_level(costs.alpha)
+    if likely and median_low(shifts) > effect:
         why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
         return replace(opened, decision=Decision.SUSPECT, reason=why, more=more)
     beyond = costs.final and shift > effect and evidence.p_fail <= BEYOND_LEVEL
@@ -313,16 +313,6 @@ def suspect_level(alpha: float) -> float:
     return max(alpha, min(0.02, 5 * alpha))
 
 
-def _likely(p_fail: float, distances: Sequence[float], alpha: float, bound: float = math.inf) -> bool:
-    """Whether a failure is likely; `distances` of the pairs from the limit are logs.
-
-    `bound` is the deviation that a pair has at most, infinite where it is not known.
-    """
-    if len(distances) >= alpha_spending.LOOKS[0]:
-        return p_fail <= suspect_level(alpha)
-    return distances[0] >= min(ALONE_AT_MOST, ALONE * bound)
-
-
 def require(
     values: Sequence[float],
     *,
@@ -350,15 +340,18 @@ def require(
         if verdict.decision is not Decision.INCONCLUSIVE:
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
-    suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
+    p_fail = 1.0 if open_one.p_fail is None else open_one.p_fail
+    several = len(values) >= LEAST_SUSPECT
+    suspect = final and several and p_fail <= suspect_level(alpha)
+    beyond = final and not several and p_fail <= BEYOND_LEVEL
     # About how many rounds would decide.
     exact = paired(values, [0.0] * len(values))
     centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
     more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
     holds = f"it held in {sum(value < 0 for value in values)} of {plural(len(values), 'round')}"
-    decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
-    return replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
+    reason, decision = f"{holds}; {_settles(more, 'round')}", Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
+    return replace(open_one, decision=decision, reason=reason, more=more, beyond=beyond)
 
 
 def without_figures(metric: str, reason: str) -> MetricVerdict:
@@ -404,11 +397,11 @@ def again(verdict: Verdict, metrics: Sequence[MetricVerdict]) -> Verdict:
 def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """The verdicts, in which a figure that is derived from times fails only together with the cell's own time.
 
-    The time is worse if the interval of its ratio lies above 1. Where it is not, scaling may have fallen because one
-    worker became faster, which is no regression.
+    The time is worse if it failed, or the interval of its ratio lies above 1. Where it is not, scaling may have fallen
+    because one worker became faster, which is no regression.
     """
     times = [each for each in metrics if each.metric == Metric.WALL]
-    if any(each.ratio is not None and each.ratio.low > 1 for each in times):
+    if any(each.decision.worse or (each.ratio and each.ratio.level > 0 and each.ratio.low > 1) for each in times):
         return list(metrics)
     known = any(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
@@ -437,11 +430,6 @@ def split_alpha(alpha: float, hypotheses: int) -> float:
 # ---- one look
 
 
-def _distances(costs: Comparison) -> list[float]:
-    """How far each pair lies beyond the fail limit, on the scale of the test."""
-    return paired(tested(costs, costs.new), tested(costs, failing(costs, costs.reference)))
-
-
 def _verdict(
     costs: Comparison, level: float, evidence: Evidence, decision: Decision, reason: str = ""
 ) -> MetricVerdict:
@@ -467,12 +455,9 @@ def _verdict(
 
 
 def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
-    """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`, or of one pair alone by how much it lies beyond."""
+    """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`."""
     change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
-    if evidence.p_fail <= level:
-        return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level)}"
-    times = _distances(costs)[0] / evidence.deviation
-    return f"{change} is beyond {limit}: 1 pair that lies beyond it by {times:.0f} times the expected deviation"
+    return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level)}"
 
 
 def _hardly_waited(costs: Comparison) -> str:

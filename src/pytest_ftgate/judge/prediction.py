@@ -11,7 +11,8 @@ from typing import NamedTuple
 from ..kit.text import plural
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict
-from .decide import INTERVAL_LEVEL, ruled_out, suspect_level, without_values
+from ..stats import rank_tests
+from .decide import INTERVAL_LEVEL, LEAST_SUSPECT, ruled_out, suspect_level, without_values
 from .limits import allowed, as_costs, beside_limit, bounded, failing, offset, passing, ratio, tested
 from .metrics import by_difference, row
 
@@ -45,8 +46,8 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
     `decide.deviation`.
 
-    Where no run has two launches, nothing shows how far launches of unchanged code lie apart. The metric's prior stands
-    for it, and nothing is decided: what is OBVIOUS is suspect.
+    Where no run has two launches, nothing shows how far launches of unchanged code lie apart, and nothing is decided. A
+    failure needs two new launches beyond its limit.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -61,21 +62,22 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
 
     # The limits above which the next median has regressed, and above which it fails as suspect.
     passes, fails = spread.passing(costs.limits.effect), spread.limit(costs.alpha)
-    likely, obvious = spread.limit(suspect_level(costs.alpha)), spread.failing(spread.middle) + OBVIOUS
-    if not spread.seen:
-        likely = max(likely, obvious)
-    elif spread.apart and not by_difference(costs.metric):
-        likely = min(likely, obvious)
+    likely = spread.limit(suspect_level(costs.alpha))
+    if spread.apart and not by_difference(costs.metric):
+        likely = min(likely, spread.failing(spread.middle) + OBVIOUS)
     unlikely = max(likely, passes)
+    # Of several launches the median, but of two the lower one.
+    ascending = sorted(tested(costs, costs.new))
+    worse = min(spread.own, ascending[-LEAST_SUSPECT]) if len(ascending) >= LEAST_SUSPECT else -math.inf
 
     # The decision, and the reason for it in one line.
     ready = spread.seen and not more
     measured = spread.middle - math.log(costs.growth)  # a longer body improves no tail
     improved = spread.failing(spread.own) + spread.reach(costs.alpha) < measured
-    limit = fails if ready and spread.own > fails else unlikely
+    limit = fails if ready and worse > fails else unlikely
     change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
     runs = f"what is stored of {plural(len(stored), 'day')}"
-    if ready and spread.own > fails:
+    if ready and worse > fails:
         decision = Decision.REGRESSED
         reason = f"{change} is beyond {beyond}, the limit predicted from {runs} (needs p <= {costs.alpha:.2g})"
     elif ready and improved:
@@ -83,10 +85,10 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         reason = f"{change} is beyond the range predicted from {runs} (needs p <= {costs.alpha:.2g})"
     elif ready and spread.rejects(costs.limits.effect):
         decision, reason = Decision.PASSED, ""
-    elif not more and spread.own > unlikely:
+    elif not more and worse > unlikely:
         decision = Decision.SUSPECT
         reason = f"{change} is beyond {beyond}, the limit of a likely regression by {runs}"
-    elif spread.seen:
+    elif len(ascending) >= LEAST_SUSPECT:
         decision = Decision.INCONCLUSIVE
         reason = (
             f"{change} against {runs}, which can only detect a change beyond {beyond}; "
@@ -95,13 +97,16 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     else:
         decision = Decision.INCONCLUSIVE
         reason = (
-            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or "
-            "launches (ftgate_launches) would settle it"
+            f"{change} by one launch, which may have been disturbed: more time (--ftgate-test-time) or launches "
+            "(ftgate_launches) would settle it"
         )
 
-    half = spread.reach((1 - INTERVAL_LEVEL) / 2)
-    low, value, high = (spread.shown(spread.own + step) for step in (-half, 0.0, half))
-    shift = Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
+    half, level = spread.reach((1 - INTERVAL_LEVEL) / 2), INTERVAL_LEVEL
+    ends = [spread.own - half, spread.own, spread.own + half]
+    if len(ascending) < rank_tests.FEWEST:
+        ends, level = [ascending[0], spread.own, ascending[-1]], 0.0
+    low, value, high = map(spread.shown, ends)
+    shift = Interval(low=low, value=value, high=high, level=level)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,

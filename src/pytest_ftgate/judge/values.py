@@ -279,7 +279,7 @@ def _cpu_times(of: Columns) -> Floats:
 
 
 def _cost(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """The overhead of a probe: the time with it over the time without it; one launch has no interval.
+    """The overhead of a probe: the time with it over the time without it.
 
     `pairs` are a launch's log-ratio and its standard error.
     """
@@ -287,8 +287,9 @@ def _cost(pairs: Sequence[tuple[float, float]]) -> Interval | None:
         return None
     shifts, errors = zip(*pairs, strict=True)
     deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
-    low, value, high = map(math.exp, moderated.interval(shifts, deviations, readers.INTERVAL_LEVEL))
-    return Interval(value=value, low=low, high=high, level=readers.INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
+    found = moderated.interval(shifts, deviations, readers.INTERVAL_LEVEL)
+    low, value, high = map(math.exp, (found.low, found.value, found.high))
+    return Interval(value=value, low=low, high=high, level=found.level)
 
 
 def _over_control(read: ColumnReader) -> Callable[[Values], ByRound]:

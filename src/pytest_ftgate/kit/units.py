@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from .text import apart
@@ -158,16 +160,22 @@ def beyond_body(growth: float) -> str:
     return f" beyond the body's own {change(growth)}" if growth >= SAID_GROWTH else ""
 
 
-def change_and_ends(ratio: Interval) -> str:
-    """A change with its interval: `+31.2 % (+28.1 to +34.0)`."""
-    return _and_ends(*map(change, (ratio.low, ratio.value, ratio.high)), unknown=ratio.unknown)
+def change_and_ends(ratio: Interval, of: str) -> str:
+    """A change with its interval: `+31.2 % (+28.1 to +34.0)`; `of` are its launches, for a range."""
+    return _and_ends(ratio, of, change, unknown=ratio.unknown)
 
 
-def _and_ends(low: str, value: str, high: str, *, unknown: bool) -> str:
-    """A change and the ends of its interval, which have no unit where it is that of the change."""
+def _and_ends(interval: Interval, of: str, written: Callable[[float], str], *, unknown: bool) -> str:
+    """A change and the ends of its interval, which have no unit where it is that of the change.
+
+    Launches that carry no interval have `+3.0 % (range of 2 pairs: -3.0 to +9.0)`, a single one `+3.0 % (1 pair)`.
+    """
+    low, value, high = map(written, (interval.low, interval.value, interval.high))
     unit = f" {value.rsplit(maxsplit=1)[-1]}"
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
+    if interval.level <= 0:
+        return f"{value} ({of})" if low == high else f"{value} (range of {of}: {low} to {high})"
     return f"{value} ({f'interval {UNKNOWN}' if unknown else f'{low} to {high}'})"
 
 
@@ -205,11 +213,10 @@ def difference(unit: str, value: float, more: int = 0) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def difference_and_ends(unit: str, interval: Interval) -> str:
+def difference_and_ends(unit: str, interval: Interval, of: str) -> str:
     """A difference with its interval; that of two shares may be any from 100 points on."""
     unknown = unit == "share" and interval.high - interval.low >= 1
-    ends = (difference(unit, each) for each in (interval.low, interval.value, interval.high))
-    return _and_ends(*ends, unknown=unknown)
+    return _and_ends(interval, of, partial(difference, unit), unknown=unknown)
 
 
 def level(value: float) -> str:
@@ -246,10 +253,13 @@ def of(unit: str, value: float, *, unicode: bool = True) -> str:
 
 
 def estimate(unit: str, interval: Interval) -> str:
-    """A value in its unit with its interval: `4.09 ms [3.98, 4.20] (95 %)`; the value alone where that is not known."""
+    """A value in its unit with its interval: `4.09 ms [3.98, 4.20] (95 %)`; the value alone where that is not known.
+
+    Launches that carry no interval have `4.09 ms [3.98, 4.20] (range)`.
+    """
     value = of(unit, interval.value)
-    if interval.unknown or not (interval.level > 0 and math.isfinite(interval.low) and math.isfinite(interval.high)):
+    if interval.unknown or interval.low == interval.high or not math.isfinite(interval.high - interval.low):
         return value
     written = {"time": time_ends, "size": size_ends, "ratio": ratio_ends}.get(unit)
     ends = written(interval) if written else f"[{of(unit, interval.low)}, {of(unit, interval.high)}]"
-    return f"{value} {ends} ({level(interval.level)})"
+    return f"{value} {ends} ({level(interval.level) if interval.level > 0 else 'range'})"

@@ -77,7 +77,10 @@ class Threshold(Struct, frozen=True, kw_only=True):
 
 
 class Interval(Struct, frozen=True, kw_only=True):
-    """An estimate with its two-sided confidence interval, and the interval's exact level."""
+    """An estimate with its two-sided confidence interval, and the interval's exact level.
+
+    Level 0: the launches carry no interval, and `low` and `high` are the range of what they gave.
+    """
 
     value: float
     low: float

@@ -202,7 +202,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         odd = True
         if scaling.value < 1:
             aside.append("slower than one worker")
-        elif scaling.low > SUPERLINEAR * row.cell.workers:  # a short recording beside other work shows any value
+        elif scaling.level > 0 and scaling.low > SUPERLINEAR * row.cell.workers:  # few launches show any value
             aside.append("more than linear: does the body split its work?")
         else:
             odd = False
@@ -296,9 +296,11 @@ def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
 
 
 def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
-    """The interval behind its value; nothing where one launch gave none."""
+    """The interval behind its value, or the range of the few launches; nothing of one launch."""
+    if interval.level <= 0:
+        return "" if interval.low == interval.high else f" {shown(interval)} (range)"
     ends = shown(interval)
-    return "" if interval.level <= 0 else f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
+    return f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
 
 
 # ---- where threads wait

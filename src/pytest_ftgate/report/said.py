@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
-from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
+from ..kit.text import COMMIT_DIGITS, first_of, listed, plain, plural, split_nodeid
 from ..kit.values import Metric, grouped
 from ..model.report import OWN_CODE, Cause, Explanation, Machine, Moved, Part, Report, Row, Shortfall
 from ..model.sample import MEASURED, WorkloadError, outcomes
@@ -62,10 +62,15 @@ LEAST_DECIDED = 0.1
 
 
 def change_text(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or as a difference."""
+    """The change with its interval, or the range of its launches: in percent, or as a difference."""
+    launches = (
+        plural(judged.launches, "launch", "launches") if judged.p_fail is None else plural(judged.launches, "pair")
+    )
     if judged.points is not None:
-        return units.difference_and_ends(metrics.row(judged.metric).unit, judged.points)
-    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
+        return units.difference_and_ends(metrics.row(judged.metric).unit, judged.points, launches)
+    if judged.ratio is None:
+        return ""
+    return units.change_and_ends(judged.ratio, launches) + units.beyond_body(judged.wall_growth)
 
 
 def allowed(judged: MetricVerdict) -> str:
@@ -726,10 +731,16 @@ def against(report: Report) -> str:
     return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
 
 
+def worse_by_one(row: Row) -> bool:
+    """Whether the only launch of an open cell is worse than the effect: one that was disturbed looks the same."""
+    return any(each.beyond and each.launches == 1 for each in row.verdict.metrics)
+
+
 def undecided(report: Report) -> str:
     """Why a run fails that judged no cell, or decided (almost) nothing, and what to do; empty if it does not.
 
-    It has tested nothing, and who looks at the exit status alone would take that for a pass.
+    It has tested nothing, or left a change open that one launch shows (see `worse_by_one`); who looks at the exit
+    status alone would take that for a pass.
     """
     if report.shard or any(fails(report, row) for row in report.rows):  # that is the reason then
         return ""
@@ -737,7 +748,9 @@ def undecided(report: Report) -> str:
         found = counted(counts(report))
         return "" if report.partial and not found else f"{NOTHING_JUDGED}: {found or 'all were skipped'}"
     decided, compared = _decided(report.rows)
-    if not report.undecided_fails or report.partial or decided >= LEAST_DECIDED * compared:
+    rare = decided < LEAST_DECIDED * compared
+    by_one = [row.cell.nodeid for row in report.rows if worse_by_one(row)]
+    if not report.undecided_fails or report.partial or not (rare or by_one):
         return ""
     left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
     short = [row.shortfall for row in left if row.shortfall]
@@ -748,10 +761,11 @@ def undecided(report: Report) -> str:
         some = any(each.more for row in left for each in row.verdict.metrics)
         more = "launches (ftgate_launches)" if fixed else "time (--ftgate-test-time)"
         longer = "more rounds would hardly settle it: give the body more work, or measure on a quieter machine"
-        advice = f"give the tests more {more}" if fixed or some else longer
-    cells = f"{decided} of {plural(compared, 'compared cell')}"
-    almost = "almost " if decided else ""
-    return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
+        advice = f"give the tests more {more}" if fixed or some or by_one else longer
+    what = f"{'almost ' if decided else ''}nothing was decided: {decided} of {plural(compared, 'compared cell')}"
+    if not rare:
+        what = f"one launch is worse than the effect, and decides nothing, of {first_of(by_one, NAMED)}"
+    return f"{what}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
 
 
 def all_decided(report: Report) -> bool:

@@ -15,7 +15,8 @@ from functools import lru_cache
 from statistics import median_low
 from typing import TYPE_CHECKING, TypeAlias
 
-from .rank_tests import gini_deviation, median
+from ..kit.values import Interval
+from .rank_tests import FEWEST, gini_deviation, median
 
 # numpy is imported where it is used: the metric table reads this wing, and declaring a test must stay light.
 if TYPE_CHECKING:
@@ -114,20 +115,27 @@ def reach(count: int, level: float, power: float, correlation: float = 0.0) -> f
     return max(0.0, (critical + float(ndtri(power))) * of_sum / count)
 
 
-def interval(shifts: Sequence[float], scales: Floats, level: float) -> tuple[float, float, float]:
-    """(low, estimate, high) of what the shifts of pairs have in common.
+def interval(shifts: Sequence[float], scales: Floats, level: float) -> Interval:
+    """What the shifts of pairs have in common; of fewer than FEWEST pairs with their range, at level 0.
 
     The estimate balances the clipped scores that `p_above` adds up (Huber 1964); at the ends of the two-sided interval
-    their sum is as large as Student's t allows. So the estimate and the tests never contradict each other.
+    their sum is as large as Student's t allows. Pairs that scatter more than the scales say, in which the stated
+    deviation has the weight of PRIOR_FREEDOM pairs, widen it to that of their own deviation and degrees of freedom.
     """
     import numpy as np
     from scipy.special import stdtrit
 
     values = np.asarray(shifts, dtype=np.float64)
-    count = len(values)
-    limit = float(stdtrit(PRIOR_FREEDOM + count - 1, (1 + level) / 2)) * math.sqrt(count)
-    low, estimate, high = (_balanced(values, scales, wanted) for wanted in (limit, 0.0, -limit))
-    return low, estimate, high
+    count, estimate = len(values), _balanced(values, scales, 0.0)
+    if count < FEWEST:
+        return Interval(value=estimate, low=float(values.min()), high=float(values.max()), level=0.0)
+    of = [(1.0, PRIOR_FREEDOM + count - 1)]
+    if (own := gini_deviation((values - median(values)) / scales)) > 1:
+        of.append((own, count - 1))
+    limits = [(times, float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(count)) for times, freedom in of]
+    low = min(_balanced(values, times * scales, limit) for times, limit in limits)
+    high = max(_balanced(values, times * scales, -limit) for times, limit in limits)
+    return Interval(value=estimate, low=low, high=high, level=level)
 
 
 def _balanced(values: Floats, scales: Floats, wanted: float) -> float:

@@ -12,6 +12,8 @@ from ...stats.change_points import LEAST_SEGMENT
 from .series import History, HistoryPoint, LevelChange
 
 LEAST_PLOT = 12
+RANGE = "range"
+"""Behind the line of launches that are too few for an interval."""
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
 """The ends, the line and the centre of an interval, with and without Unicode."""
 
@@ -69,7 +71,8 @@ def _plot(history: History, shown: tuple[HistoryPoint, ...], left_out: int, styl
     texts = [value(history, point.value.value, unicode=style.unicode) for point in shown]
     heads = [f"{plain(point.recorded_at[:10]):10}{GAP}{plain(said.commit(point.commit)):11}" for point in shown]
     column = max(map(len, texts))
-    room = max(style.width - len(GAP) - len(heads[0]) - column - 2 * len(GAP), LEAST_PLOT)
+    beside = len(GAP + RANGE) if any(point.value.level <= 0 for point in shown) else 0
+    room = max(style.width - len(GAP) - len(heads[0]) - column - 2 * len(GAP) - beside, LEAST_PLOT)
 
     # From the least to the largest end, but of an interval that is far wider than all values lie apart not to it.
     centres = [point.value.value for point in shown]
@@ -88,10 +91,11 @@ def _plot(history: History, shown: tuple[HistoryPoint, ...], left_out: int, styl
         if number in begins:
             yield GAP + style.paint(("─" if style.unicode else "-") * (style.width - len(GAP)), "yellow")
         interval, columns = point.value, [" "] * room
-        if interval.level > 0:  # an end that goes beyond the columns is left out
+        if interval.low < interval.high:  # an end that goes beyond the columns is left out
             low, high = at(interval.low), at(interval.high)
             columns[low : high + 1] = line * (high + 1 - low)
             columns[low] = line if interval.low < first else left
             columns[high] = line if interval.high > last else right
         columns[at(interval.value)] = centre
-        yield f"{GAP}{head}{GAP}{text:>{column}}{GAP}{''.join(columns).rstrip()}"
+        aside = f"{GAP}{RANGE}" if interval.level <= 0 and interval.low < interval.high else ""
+        yield f"{GAP}{head}{GAP}{text:>{column}}{GAP}{''.join(columns).rstrip()}{aside}"

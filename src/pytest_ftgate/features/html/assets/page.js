@@ -177,7 +177,7 @@
         Plot.ruleX(cells, { ...MIDDLE, x: d => d.change.value }),
       ],
     }, `Change of ${metric}`, cells.map(({ label, change, pairs: own, allowed, effect }) => [
-      `${label}: ${said(change.value)}`, ...(change.level > 0 ? [`interval ${said(change.low)} to ${said(change.high)}`] : []),
+      `${label}: ${said(change.value)}`, ...(change.low < change.high ? [`${change.level > 0 ? "interval" : "range"} ${said(change.low)} to ${said(change.high)}`] : []),
       ...(allowed === null ? [] : [`allowed ${said(allowed)}`]), ...(effect === null ? [] : [`effect ${said(effect)}`]), `${own.length} pairs`].join(", ")));
     const signs = [
       ...(pairs.length ? [[swatch(DOT, { fill: "var(--now)" }), "a pair of launches"]] : []),
