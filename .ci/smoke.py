@@ -31,7 +31,7 @@ def test_sum(worker: Worker) -> int:
 """
 STEPS = (
     ("plain", ("pytest", "-q"), "2 passed", (0,)),
-    ("record", ("pytest", "--ftgate-update=new", *SHORT), "2 cells in .*: 2 no baseline", (0,)),
+    ("record", ("pytest", "--ftgate-update=new", *SHORT), "2 cells in .*: 2 recorded", (0,)),
     ("gate", ("pytest", "--ftgate", *SHORT), "2 cells in .*: (?!.*no baseline)", (0, 1, 5)),
 )
 """Name, words, what must be said, and exit codes; what a busy machine decides of the same code is no matter here."""

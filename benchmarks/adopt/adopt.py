@@ -312,7 +312,9 @@ def times(output: str) -> dict[str, tuple[str, str]]:
 
 def failures(output: str) -> dict[str, str]:
     """What made each cell fail: its metrics with their changes."""
-    blocks = re.findall(r"^  (?:regressed|suspect): (\S+)\n(.*?)^      against", output, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^  (?:regressed|suspect): (\S+)\n(.*?)^      (?:why|rerun) ", output, re.MULTILINE | re.DOTALL
+    )
     change = re.compile(r"^ {6}(\w+(?: \w+)?)  +.*?([+-][\d.]+ (?:%|points)) \(", re.MULTILINE)
     return {name: ", ".join(f"{metric} {by}" for metric, by in change.findall(text)) for name, text in blocks}
 

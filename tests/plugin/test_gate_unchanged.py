@@ -82,7 +82,6 @@ def test_what_no_cell_reads_is_not_measured_and_a_new_test_is_and_passes(project
     result.stdout.fnmatch_lines(
         [
             "*: it will be compared from the next change on; --ftgate-against dist:NAME==VERSION compares*",
-            "*checking the interpreter*",
             "*unchanged  not measured: nothing that it runs or reads differs at HEAD~1 (*",
             "*3 cells in *: 2 unchanged, 1 no baseline",
         ]

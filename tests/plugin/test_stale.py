@@ -77,7 +77,7 @@ def test_a_recording_whose_commit_fails_says_so_in_the_last_lines(
         stale = [" ".join(each.split()) for each in re.split(r"\nstale ", result.stdout.str())[1:]]
         for name, at in commits.items():
             said = f"recorded at {at[:10]}, whose test cannot run here: "
-            assert [WHY[name] in each.partition(said)[2] for each in stale].count(True) == 1
+            assert any(WHY[name] in each.partition(said)[2] for each in stale)
         assert "compare with a commit" not in result.stdout.str()
         # 3. What could not be installed is not tried again.
         assert ("as it failed before: it is tried again after a day" in result.stdout.str()) is bool(fingerprint)
