@@ -312,7 +312,7 @@ def test_what_is_accepted_is_accepted_up_to_what_was_seen_and_the_effect(story: 
     story.write(40)
     story.gate(ret=FAILED)
     story.beside(at, "regressed")
-    assert "accepts +55 %" in story.verdict()["reason"]
+    assert "accepts wall+55%" in story.verdict()["reason"]
 
 
 def test_a_known_failure_is_judged_beside_the_commit_too(story: Story) -> None:
