@@ -50,7 +50,7 @@ class Column(NamedTuple):
         text = "" if value is None else self.text(value)
         if verdict is None or self.metric == Metric.WALL or not moved(verdict):
             return text
-        return f"{text} ({said.change_text(verdict).partition(' (')[0].removesuffix(' points')})".lstrip()
+        return f"{text} ({said.shortened(said.change_text(verdict)).removesuffix(' points')})".lstrip()
 
 
 COLUMNS = {
@@ -99,7 +99,7 @@ def wall_change(row: Row, *, with_ends: bool = True) -> str:
     """The change of the wall time; empty where it was compared with nothing."""
     wall = judged_wall(row)
     text = said.change_text(wall) if wall else ""
-    return text if with_ends else text.partition(" (")[0]
+    return text if with_ends else said.shortened(text)
 
 
 # ---- metrics as numbers
