@@ -53,6 +53,7 @@ Name: TypeAlias = tuple[str, str]
 Kind: TypeAlias = CauseOf | Literal["waits"]
 """Waits have no cause of their own: the lock sites and states say where threads wait, and who holds a lock."""
 WORSE: Final = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
+"""What is explained, of a cell and of a metric. What is accepted says what its launches show, and costs none."""
 
 
 def kind_of(metric: str) -> Kind | None:

@@ -26,8 +26,6 @@ from .phase import Phase
 from .sides.checkout import Checkout
 from .sides.references import shown_path
 
-EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
-"""What is accepted says what its launches show, and costs no launches."""
 OWN_S, ONE_S = 40.0, 15.0
 """How long the cells of a test are explained, and one cause: beside the time of the test, in that of the run."""
 MORE_PAIRS = 2
@@ -103,7 +101,7 @@ class Explainer:
         nodeid, sample, decision = row.cell.nodeid, row.sample, row.verdict.decision
         if nodeid in self.found and nodeid not in self._sampled:
             return
-        if decision not in EXPLAINED or sample is None or not (sample.reference or decision is Decision.BROKEN):
+        if decision not in explain.WORSE or sample is None or not (sample.reference or decision is Decision.BROKEN):
             return
         self._cells[nodeid] = row.cell
         self.found[nodeid] = _Explaining(self, row, sample, phase).explanation()

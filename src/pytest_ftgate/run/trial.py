@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ..judge import decide, figures
+from ..judge import decide, explain, figures
 from ..judge.judge import doubted
 from ..judge.values import TestValues, Values
 from ..kit.errors import FtgateError
@@ -211,7 +211,7 @@ class Trial:
         """The row of a cell with its verdict as it stands, and its explanation."""
         try:
             row = self._amended(self.by_nodeid[cell.nodeid])
-            if row.verdict.decision in explaining.EXPLAINED and self.run.config.explain:
+            if row.verdict.decision in explain.WORSE and self.run.config.explain:
                 explanation, phase = self.explainer.of(cell.nodeid), self.phase
                 # Where its reference was not measured, what moved since its baseline.
                 values = phase.values.of(cell) if phase else None
