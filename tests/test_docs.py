@@ -40,7 +40,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:
-    text = (ROOT / "docs" / "promises.md").read_text("utf-8")
+    _, _, text = (ROOT / "docs" / "trust.md").read_text("utf-8").partition("\n## What it promises\n")
     rows = [item.partition(" `tests/") for item in re.findall(r"^- ((?:.+\n)+?)(?=- |\n|\Z)", text, re.MULTILINE)]
     assert len(rows) > 20
     for sentence, start, end in rows:
@@ -138,7 +138,7 @@ def test_output_is_of_a_file_or_of_what_runs_it() -> None:
     """A block with figures that were printed names a golden file, or the test or example that prints such lines."""
     for block in BLOCKS:
         printed = [line for line in block.text.splitlines() if not re.match(r" *[$#]", line)]
-        known = block.kind or {**WRITTEN, **COMPARED}.get(block.page.name) or block.page.parent.name == "verdicts"
+        known = block.kind or {**WRITTEN, **COMPARED}.get(block.page.name) or block.page.name == "verdicts.md"
         if block.language in ("text", "console") and re.search(rf"{NUMBER} (?:{UNIT})", "\n".join(printed)):
             assert known, f"{block.page.name}: what printed this?\n{block.text}"
         assert block.kind != "run" or (ROOT / block.what).is_file(), block.what
@@ -324,7 +324,7 @@ def test_the_picture_of_the_readme_shows_columns_that_the_page_has() -> None:
 def test_the_table_of_other_tools_counts_what_the_appendix_has_in_percent() -> None:
     """The last rows there: `20.0 % [5.7, 43.7] of 20` is 4 of 20."""
     sums = re.findall(r"^\| all \| (.*) \|$", read("docs/appendix/error-rates.md"), re.MULTILINE)
-    shown = re.findall(r"^\| [^|]*(?:cells|seconds)[^|]* \| (.*) \|$", read("docs/peers.md"), re.MULTILINE)
+    shown = re.findall(r"^\| [^|]*(?:cells|seconds)[^|]* \| (.*) \|$", read("docs/judging.md"), re.MULTILINE)
     assert len(sums) == 3
     columns = []
     for row in sums:

@@ -1,4 +1,4 @@
-"""docs/verdicts: each verdict has a page, whose example is what a terminal shows."""
+"""docs/verdicts.md: each verdict has a section, whose example is what a terminal shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdi
 from pytest_ftgate.plugin.gate import LETTERS
 from pytest_ftgate.report import terminal
 
-PAGES = Path(__file__).parents[2] / "docs" / "verdicts"
+PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 BRANCH = "main (1a2b3c4d5e)"
 THREADS = cell(report_by_hand.TOKENISE, "3.14t", "threads", 8)
 
@@ -84,21 +84,20 @@ def example(decision: Decision) -> str:
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_its_page_has_its_outcome_and_what_a_terminal_shows(decision: Decision) -> None:
-    path = PAGES / f"{decision.value.replace(' ', '_')}.md"
-    page = path.read_text("utf-8")
+def test_its_section_has_its_outcome_and_what_a_terminal_shows(decision: Decision) -> None:
+    page = PAGE.read_text("utf-8")
+    (section,) = re.findall(rf"^## {decision.value}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     if os.environ.get("WRITE_GOLDEN"):
-        page = re.sub(r"```text\n.*?```", lambda _: f"```text\n{example(decision)}```", page, flags=re.DOTALL)
-        path.write_text(page, "utf-8")
-    assert f"\nOutcome: **{decision.outcome}** (`{LETTERS[decision.outcome]}`)\n" in page
-    assert f"```text\n{example(decision)}```" in page
+        written = re.sub(r"```text\n.*?```", lambda _: f"```text\n{example(decision)}```", section, flags=re.DOTALL)
+        PAGE.write_text(page.replace(section, written), "utf-8")
+        section = written
+    assert f"\nOutcome: **{decision.outcome}** (`{LETTERS[decision.outcome]}`)\n" in section
+    assert f"```text\n{example(decision)}```" in section
 
 
-def test_there_are_no_other_pages_and_the_table_has_the_order_of_reports() -> None:
-    names = [each.value.replace(" ", "_") for each in Decision]
-    assert {path.stem for path in PAGES.glob("*.md")} == {"index", *names}
-    listed = re.findall(
-        r"^\| \[[\w ]+\]\((\w+)\.md\) \| (\w+) \|", (PAGES / "index.md").read_text("utf-8"), re.MULTILINE
-    )
-    assert [name for name, _ in listed] == names
-    assert [outcome for _, outcome in listed] == [each.outcome for each in Decision]
+def test_there_are_no_other_sections_and_they_have_the_order_of_reports() -> None:
+    page = PAGE.read_text("utf-8")
+    names = [each.value for each in Decision]
+    assert re.findall("^## (.*)", page, re.MULTILINE) == names
+    listed = re.findall(r"^\| \[([\w ]+)\]\(#([\w-]+)\) \| (\w+) \|", page, re.MULTILINE)
+    assert listed == [(each.value, each.value.replace(" ", "-"), each.outcome) for each in Decision]
