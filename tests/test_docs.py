@@ -112,7 +112,7 @@ COMPARED = {"tutorial.md": "examples/tutorial/run.py"}
 """Pages whose output a script compares with what it runs."""
 NEEDED = ("multidict==6.8.0", "limits==5.8.0", "loky")
 """What the blocks import."""
-OTHERS = {"apt", "cd", "cp", "git", "pip", "sed", "tail", "uv"}
+OTHERS = {"apt", "cd", "cp", "git", "pip", "sed", "tail", "uv", "uvx"}
 """Programs of others that the pages name."""
 MANY = """
 import pytest, sys

@@ -1,4 +1,4 @@
-"""What sharing costs, by docs/guides/sharing.md, where it is known: workers that sleep in one lock take turns."""
+"""What sharing costs, by docs/guides/libraries.md, where it is known: workers that sleep in one lock take turns."""
 
 from __future__ import annotations
 

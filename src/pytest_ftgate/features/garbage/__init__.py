@@ -33,7 +33,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         observer=str(Path(__file__).with_name("counts.py")),
         meaning="runs of the cyclic garbage collector per call of the body",
     )
-    # What times collections disturbs their number, see docs/guides/pauses.md.
+    # What times collections disturbs their number, see docs/guides/libraries.md.
     pauses, share = str(Path(__file__).with_name("pauses.py")), Limits(0.25, 0.5, 0.01)
     return (
         row,
