@@ -225,6 +225,15 @@ def test_pytest_takes_its_commands(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
 
 
+@pytest.mark.parametrize("text", [block.text for block in BLOCKS if block.language == "toml"])
+def test_pytest_reads_its_configuration(tmp_path: Path, text: str) -> None:
+    """Every key is known and its value can be read; the older pytest reads no table of the newer one."""
+    (tmp_path / "pyproject.toml").write_text(text, "utf-8")
+    words = ["--strict-config", "--collect-only", "-q", "-W", "ignore::pytest.PytestConfigWarning"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+
+
 # -- figures -------------------------------------------------------------------------------------------------------
 
 
