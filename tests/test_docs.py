@@ -40,7 +40,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:
-    _, _, text = (ROOT / "docs" / "trust.md").read_text("utf-8").partition("\n## What it promises\n")
+    text = (ROOT / "docs" / "appendix" / "promises.md").read_text("utf-8")
     rows = [item.partition(" `tests/") for item in re.findall(r"^- ((?:.+\n)+?)(?=- |\n|\Z)", text, re.MULTILINE)]
     assert len(rows) > 20
     for sentence, start, end in rows:
@@ -52,6 +52,18 @@ def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:
             assert path, tests
             assert f"def {name}" in path.read_text("utf-8"), tests
         assert path, promise
+
+
+def test_the_flow_of_the_architecture_stands_in_the_code() -> None:
+    """Each call of the block stands in the file that the comment above it names."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    (flow,) = re.findall(r"<!-- flow -->\n```text\n(.*?)```", page, re.DOTALL)
+    steps = re.split(r"^# (\S+\.py)\b.*\n", flow, flags=re.MULTILINE)[1:]
+    for file, lines in zip(steps[::2], steps[1::2], strict=True):
+        code = (ROOT / "src" / "pytest_ftgate" / file).read_text("utf-8")
+        called = re.findall(r"(\w+)\(", re.sub(r" #.*", "", lines))
+        assert called, file
+        assert [name for name in called if not re.search(rf"\b{name}\b", code)] == [], file
 
 
 @pytest.mark.parametrize("name", reference.pages())

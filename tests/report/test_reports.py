@@ -6,6 +6,7 @@ import json as stdlib_json
 import math
 import random
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -720,3 +721,10 @@ def test_json_with_an_unknown_field_is_an_error_that_names_the_place() -> None:
     raw["tables"][0]["rows"][0]["figures"]["speed"] = 3
     with pytest.raises(json.ReportError, match=r"speed.*\$\.tables\[0\]\.rows|unknown field `speed`"):
         json.parse(stdlib_json.dumps(raw))
+
+
+def test_the_report_that_the_manual_reads_is_of_a_run() -> None:
+    """docs/reading.md shows it line by line: a run of `examples/docs/test_prices.py`, without its samples."""
+    path = Path(__file__).parents[1] / "recorded" / "prices.json"
+    report = json.parse(path.read_bytes(), origin=path.name)
+    check_golden("reading_80.txt", terminal.render(report, width=80, color=False, unicode=True))

@@ -20,6 +20,7 @@ from fake_launcher import (
     noisy,
 )
 from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, finish, of_counts, required, rows_of
+from values import probed, sample_of
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
@@ -32,7 +33,7 @@ from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model.report import Cause, CauseOf, Conditions, Moved, Row, Shortfall
-from pytest_ftgate.model.sample import Function, Held, Loads, Profile, Sample, StackSamples, executor_cell
+from pytest_ftgate.model.sample import Function, Held, Loads, LockHolder, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
@@ -668,6 +669,19 @@ class TestExplanation:
         assert [each.name for each in cause_of(row, "time").parts] == ["parse"]
         roles = Counter(each.role for each in launcher.requests)
         assert (roles["locks"], roles["profile"]) == (2, 2)
+
+    def test_the_holder_of_a_lock_has_its_name_below_the_project_s_root(self) -> None:
+        holder = LockHolder(
+            file="/side/work.py", line=8, function="f", waiter_file="", waiter_line=0, waited_ns=1, held={1: 1}
+        )
+        launch = probed(0, 0.5)
+        assert launch.locks is not None
+        sites = tuple(msgspec.structs.replace(site, holders=(holder,)) for site in launch.locks.sites)
+        held = msgspec.structs.replace(launch, locks=msgspec.structs.replace(launch.locks, sites=sites))
+        named = explaining._sites_named(sample_of(locks=[held]), lambda file: file.removeprefix("/side/"))
+        (launch,) = named.of("locks")
+        assert launch.locks is not None
+        assert [each.file for site in launch.locks.sites for each in site.holders] == ["work.py", "work.py"]
 
     def test_a_broken_contract_of_memory_names_what_is_held(self, project: Project) -> None:
         launcher = day()

@@ -19,7 +19,7 @@ from ..measure.cell_run import CellRun
 from ..measure.explaining import measure_loads, measure_locks, measure_profiles
 from ..measure.group import Measurement
 from ..model.report import Cause, CauseOf, Explanation, Moved, Row
-from ..model.sample import Launch, Loads, Profile, Sample
+from ..model.sample import Launch, Loads, LockSite, Profile, Sample
 from ..model.spec import Cell
 from ..model.verdict import Decision
 from .phase import Phase
@@ -270,8 +270,11 @@ def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
     def launch_named(launch: Launch) -> Launch:
         if launch.locks is None:
             return launch
-        sites = tuple(replace(site, file=named(site.file)) for site in launch.locks.sites)
-        return replace(launch, locks=replace(launch.locks, sites=sites))
+        return replace(launch, locks=replace(launch.locks, sites=tuple(map(site_named, launch.locks.sites))))
+
+    def site_named(site: LockSite) -> LockSite:
+        holders = tuple(replace(each, file=named(each.file)) for each in site.holders)
+        return replace(site, file=named(site.file), holders=holders)
 
     return sample.with_launches("locks", map(launch_named, sample.of("locks")))
 
