@@ -133,6 +133,18 @@ def test_a_program_is_a_limit_and_no_candidate() -> None:
     assert [each.name for each in choice.limits] == ["rust"]
 
 
+@pytest.mark.parametrize(("launches", "shown"), [(1, False), (2, False), (3, True)])
+def test_fewer_than_three_launches_show_no_interval_and_are_told_apart(launches: int, shown: bool) -> None:
+    def few(side: Candidate) -> Candidate:
+        return dataclasses.replace(side, source=lambda name: dict([*side.source(name).items()][:launches]), _known={})
+
+    advice = advised(few(candidate("threads", wall=100.0)), few(candidate("fork", wall=200.0)))
+    (time,) = (each.text for each in said(advice).sentences if each.topic == "time")
+    assert "2.00x" in time
+    assert ("[" in time) is shown
+    assert advice.choices[0].time.tied == ("threads on 3.14",)
+
+
 def test_one_launch_has_an_interval_that_borrows_the_usual_spread() -> None:
     one, eight = estimate([100.0], "wall"), estimate([100.0] * 8, "wall")
     assert one is not None

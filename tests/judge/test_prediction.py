@@ -77,8 +77,7 @@ class TestLimits:
     def test_the_reason_says_how_many_and_how_far(self) -> None:
         verdict = predicted(1.08, [STORED, STORED], effect=0.1)
         match = re.fullmatch(
-            r"\+\S+ % against what is stored of 2 days, which can only detect a change beyond \+(\S+) %; "
-            r"recordings of more days would settle it",
+            r"stored figures hardly tell so small a change; the figures of 2 days only show a change beyond \+(\S+) %",
             verdict.reason,
         )
         assert match
@@ -87,6 +86,50 @@ class TestLimits:
         beyond = 1 + float(match[1]) / 100
         assert predicted(beyond + 0.01, [STORED, STORED], effect=0.1).decision is Decision.SUSPECT
         assert predicted(beyond - 0.01, [STORED, STORED], effect=0.1).decision is Decision.INCONCLUSIVE
+
+    @pytest.mark.parametrize("factor", [1.0, 1.3])
+    def test_it_says_how_many_more_days_decide(self, factor: float) -> None:
+        """The days that come differ as they are expected to, and so do not change the spread."""
+        new = of(times(factor), computing=1.0, final=True)
+        open_one = predict(new, [times(1.0)])
+        assert open_one.decision is Decision.INCONCLUSIVE
+        match = re.match(
+            r"record on (\d+) more days? \(pytest --ftgate-update=all\); the figures of 1 day ", open_one.reason
+        )
+        assert match
+        wall, needed = metrics.row(Metric.WALL), 1 + int(match[1])
+        for count in (needed - 1, needed):
+            at = np.linspace(-1, 1, count) if count > 1 else np.zeros(1)
+            spread = math.hypot(wall.between, wall.day) / (at.std(ddof=1) if count > 1 else 1.0)
+            decision = predict(new, [times(float(np.exp(spread * each))) for each in at]).decision
+            assert (decision is Decision.INCONCLUSIVE) is (count < needed), count
+
+    @pytest.mark.parametrize("launches", [4, 12])
+    def test_where_launches_scatter_it_asks_for_no_more_days(self, launches: int) -> None:
+        new = of([2 * value for value in (0.3, 2.5, 1.0, 0.6, 1.0, 3.0, 0.3, 1.0, 0.4, 2.0, 0.3, 1.5)][:launches])
+        wild = [(0.5, 1.0, 2.0, 3.0, 0.4)] * 3
+        found = predict(new, wild)
+        assert found.decision is Decision.INCONCLUSIVE
+        more = " or with more launches (--ftgate-test-time)" if launches < prediction.MOST_LAUNCHES else ""
+        assert found.reason.startswith(
+            f"measure on a quieter machine{more}: the launches scatter too much; the figures"
+        )
+        steady = predict(of([float(np.median(new.new))] * launches), [(1.0,) * 5] * 3)
+        assert steady.decision is Decision.REGRESSED
+
+    def test_where_other_work_moves_the_times_it_asks_for_no_more_days(self) -> None:
+        """Longer by 35 %, beside processes that leave half of the workers no core."""
+        new = of(times(1.35), computing=1.0)
+        found = predict(new, [STORED] * 12, 4.0)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert found.reason.startswith("measure on a quieter machine: other work may have moved the times; the figures")
+        assert predict(new, [STORED] * 12).decision is Decision.REGRESSED
+
+    def test_a_commit_is_named_first_where_there_is_one(self) -> None:
+        for new, other in ((times(1.0), ", or record on"), (times(1.12), ": stored figures hardly tell")):
+            comparison = msgspec.structs.replace(of(new, computing=1.0), recordings=(STORED,), reference=STORED)
+            found = prediction.predict(comparison, commit=True)
+            assert found.reason.startswith(f"compare with a commit (--ftgate-against=REV){other}")
 
     def test_one_launch_fails_nothing(self) -> None:
         """Launches of 0.2 ms, with two iterations, of unchanged code: 1.27 to 1.7 times the stored one were seen."""

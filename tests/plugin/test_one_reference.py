@@ -155,6 +155,7 @@ def test_a_recording_of_an_edited_tree_that_no_commit_has_leaves_it_to_its_figur
     why = f"recorded at {before}, whose test cannot run here: the baseline was recorded with uncommitted changes"
     story.by_figures(why, "inconclusive")
     assert "judged by stored figures, by which a pass rules out +15 %" in said
+    assert "compare with a commit (--ftgate-against=REV), or record on" in said
     story.write(90)
     story.gate(ret=FAILED)
     story.by_figures(why, "regressed")
@@ -163,8 +164,10 @@ def test_a_recording_of_an_edited_tree_that_no_commit_has_leaves_it_to_its_figur
 def test_without_git_stored_figures_judge(story: Story) -> None:
     story.write()
     story.record()
-    story.gate(ret=UNDECIDED)
+    said = story.gate(ret=UNDECIDED)
     story.by_figures("it was recorded outside of git", "inconclusive")
+    assert re.search(r"nothing was decided: 0 of 1 compared cell; record on \d more days? \(pytest --ftgate-up", said)
+    assert "--ftgate-against" not in said
     story.write(60)
     said = story.gate(ret=FAILED)
     story.by_figures("it was recorded outside of git", "regressed")
@@ -279,8 +282,10 @@ def test_a_run_that_records_judges_by_stored_figures(story: Story, ms: int, upda
 def test_stored_figures_judge_where_they_are_asked_for(story: Story) -> None:
     """The same code on a slower system, which no commit shows."""
     story.recorded()
-    story.gate("--ftgate-against=stored", ret=UNDECIDED)
+    said = story.gate("--ftgate-against=stored", ret=UNDECIDED)
     story.by_figures("^--ftgate-against stored$", "inconclusive")
+    assert "record on" in said
+    assert "compare with a commit" not in said
     story.write(60)
     said = story.gate("--ftgate-against=stored", ret=FAILED)
     story.by_figures("^--ftgate-against stored$", "regressed")

@@ -162,7 +162,7 @@ def verdict(decision: Decision, *metrics: MetricVerdict, reason: str = "", basel
 
 
 def sample(of: Cell, interpreter: Interpreter) -> Sample:
-    """Two short launches with raw values."""
+    """Three short launches with raw values: fewer carry no interval."""
     iteration = Iteration(
         start_ns=300_000, work_ns=1_400_000, join_ns=130_000, wall_ns=1_830_000, cpu_ns=3_530_000, ops=8, rate=5714.25
     )
@@ -179,7 +179,7 @@ def sample(of: Cell, interpreter: Interpreter) -> Sample:
             memory=(point,),
             results=("'café'",),
         )
-        for order in range(2)
+        for order in range(3)
     )
     made = Sample(cell=of, interpreter=interpreter, key="w8", all_launches=launches)
     return made.with_launches("control", launches).with_launches("memory", launches[:1])

@@ -292,7 +292,8 @@ class Judge:
         comparison = self._limited(metric, reading, allowed, final=final)
         if comparison.stored:
             moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
-            return prediction.predict(comparison, moved)
+            asked = reading.basis.why.startswith("--ftgate-against")
+            return prediction.predict(comparison, moved, commit=bool(reading.basis.commit) and not asked)
         judged = decide.compare(comparison)
         if metric != Metric.WALL or Metric.CPU not in reading.comparisons:
             return judged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean, median
@@ -29,11 +30,13 @@ FEWEST = 3
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
 probe an exact interval of 90 % (see `decide.refused`)."""
+MOST_DAYS = 20
+"""More recordings than these do not count."""
 SMALL_PART = 0.5
 """More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
 
-def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
+def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) -> MetricVerdict:
     """The decision from stored recordings.
 
     The unit of replication is the day, with all that was recorded on it. The median of the new launches is compared
@@ -44,7 +47,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     same machine. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
     would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and either the
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
-    `decide.deviation`.
+    `decide.deviation`. `commit` says that the cell can be compared with a commit instead.
 
     Where no run has two launches, nothing shows how far launches of unchanged code lie apart, and nothing is decided. A
     failure needs two new launches beyond its limit.
@@ -61,26 +64,18 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     more = 0 if costs.final else spread.missing(len(costs.new))
 
     # The limits above which the next median has regressed, and above which it fails as suspect.
-    passes, fails = spread.passing(costs.limits.effect), spread.limit(costs.alpha)
-    likely = spread.limit(suspect_level(costs.alpha))
-    if spread.apart and not by_difference(costs.metric):
-        likely = min(likely, spread.failing(spread.middle) + OBVIOUS)
-    unlikely = max(likely, passes)
-    # Of several launches the median, but of two the lower one.
-    ascending = sorted(tested(costs, costs.new))
-    worse = min(spread.own, ascending[-LEAST_SUSPECT]) if len(ascending) >= LEAST_SUSPECT else -math.inf
+    passes, fails, unlikely = spread.passing(costs.limits.effect), spread.limit(costs.alpha), spread.suspects()
+    worse, ascending = spread.worse, sorted(tested(costs, costs.new))
 
     # The decision, and the reason for it in one line.
     ready = spread.seen and not more
-    measured = spread.middle - math.log(costs.growth)  # a longer body improves no tail
-    improved = spread.failing(spread.own) + spread.reach(costs.alpha) < measured
     limit = fails if ready and worse > fails else unlikely
     change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
     runs = f"what is stored of {plural(len(stored), 'day')}"
     if ready and worse > fails:
         decision = Decision.REGRESSED
         reason = f"{change} is beyond {beyond}, the limit predicted from {runs} (needs p <= {costs.alpha:.2g})"
-    elif ready and improved:
+    elif ready and spread.improves():
         decision = Decision.IMPROVED
         reason = f"{change} is beyond the range predicted from {runs} (needs p <= {costs.alpha:.2g})"
     elif ready and spread.rejects(costs.limits.effect):
@@ -90,10 +85,8 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         reason = f"{change} is beyond {beyond}, the limit of a likely regression by {runs}"
     elif len(ascending) >= LEAST_SUSPECT:
         decision = Decision.INCONCLUSIVE
-        reason = (
-            f"{change} against {runs}, which can only detect a change beyond {beyond}; "
-            "recordings of more days would settle it"
-        )
+        advice = "" if more else f"{_settles(costs, moved, commit)}; "
+        reason = f"{advice}the figures of {plural(len(stored), 'day')} only show a change beyond {beyond}"
     else:
         decision = Decision.INCONCLUSIVE
         reason = (
@@ -123,6 +116,27 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     )
 
 
+def _settles(costs: Comparison, moved: float, commit: bool) -> str:
+    """How to decide an open metric: by a commit, by more days that differ as these do, or on a quieter machine."""
+    counts = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1)
+    beside = "compare with a commit (--ftgate-against=REV)" if commit else ""
+    launches = " or with more launches (--ftgate-test-time)" if len(costs.new) < MOST_LAUNCHES else ""
+    for roads, why, others, quiet in (
+        ("", "", moved, False),
+        ("measure on a quieter machine", ": other work may have moved the times", 0.0, False),
+        (f"measure on a quieter machine{launches}", ": the launches scatter too much", 0.0, True),
+    ):
+
+        def decides(days: int, others: float = others, quiet: bool = quiet) -> bool:
+            return _Spread.of(costs, costs.recordings, others, days=days, quiet=quiet).decides()
+
+        if decides(counts[-1]):
+            days = bisect_left(counts, True, key=decides)
+            recorded = f"record on {plural(days, 'more day')} (pytest --ftgate-update=all)" if days else ""
+            return ", or ".join(filter(None, (beside, ", and ".join(filter(None, (roads, recorded))) + why)))
+    return ": ".join(filter(None, (beside, "stored figures hardly tell so small a change")))
+
+
 class _Spread(NamedTuple):
     """The new median and the mean of the stored ones, as logs of costs, and the deviation of their difference.
 
@@ -142,23 +156,36 @@ class _Spread(NamedTuple):
     seen: bool
 
     @classmethod
-    def of(cls, costs: Comparison, stored: Sequence[Sequence[float]], moved: float) -> _Spread:
-        """The spread of new launches and of each day's, all as costs."""
+    def of(
+        cls,
+        costs: Comparison,
+        stored: Sequence[Sequence[float]],
+        moved: float = 0.0,
+        *,
+        days: int = 0,
+        quiet: bool = False,
+    ) -> _Spread:
+        """The spread of new launches and of each day's, all as costs.
+
+        With `days` as if there were so many, which differ as these do; `quiet`: and as if launches did not scatter.
+        """
         new, *recordings = (tested(costs, run) for run in (costs.new, *stored))
         own, *centres = tested(costs, [median(costs.new), *map(median, stored)])
         runs = [new, *recordings]
         seen = any(len(run) > 1 for run in runs)
         launch, launches = _launch_deviation(runs) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
-        shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
+        launch *= not quiet
+        days = days or len(recordings)
+        shares = sum(1 / len(run) for run in recordings) / len(recordings) / days
         # The deviation of the next day around the mean of those before. A wait is neither moved nor of a day.
-        middle, count, of = fmean(centres), len(centres), row(costs.metric)
+        middle, of = fmean(centres), row(costs.metric)
         day = of.day * costs.computing
         prior = of.between**2 + day**2
         weight = prior**2 / (of.between**4 / PRIOR_FREEDOM + day**4 / DAY_FREEDOM)
-        freedom = weight + count - 1
         squares = weight * prior + sum((centre - middle) ** 2 for centre in centres)
+        variance, freedom = squares / (weight + len(centres) - 1), weight + days - 1
         added = moved * of.between * costs.computing if of.unit != "size" else 0.0
-        between = math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added)
+        between = math.hypot(math.sqrt(variance * (1 + 1 / days)), added)
         others = math.hypot(between, launch * math.sqrt(shares))
         deviation = math.hypot(others, launch / math.sqrt(len(new)))
         of_launches = deviation**2 - between**2
@@ -179,6 +206,28 @@ class _Spread(NamedTuple):
             apart=fewest >= FEWEST and low > high,
             seen=seen,
         )
+
+    @property
+    def worse(self) -> float:
+        """What has to lie beyond a limit: of several launches the median, but of two the lower one."""
+        new = sorted(tested(self.costs, self.costs.new))
+        return min(self.own, new[-LEAST_SUSPECT]) if len(new) >= LEAST_SUSPECT else -math.inf
+
+    def decides(self) -> bool:
+        """Whether the new median fails, improves or passes."""
+        return self.worse > self.suspects() or self.improves() or self.rejects(self.costs.limits.effect)
+
+    def suspects(self) -> float:
+        """The limit above which the next median fails as suspect."""
+        likely = self.limit(suspect_level(self.costs.alpha))
+        if self.apart and not by_difference(self.costs.metric):
+            likely = min(likely, self.failing(self.middle) + OBVIOUS)
+        return max(likely, self.passing(self.costs.limits.effect))
+
+    def improves(self) -> bool:
+        """Whether the new median lies below the mirrored limit; a longer body improves no tail."""
+        measured = self.middle - math.log(self.costs.growth)
+        return self.failing(self.own) + self.reach(self.costs.alpha) < measured
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""

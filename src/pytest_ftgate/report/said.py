@@ -761,7 +761,8 @@ def undecided(report: Report) -> str:
         some = any(each.more for row in left for each in row.verdict.metrics)
         more = "launches (ftgate_launches)" if fixed else "time (--ftgate-test-time)"
         longer = "more rounds would hardly settle it: give the body more work, or measure on a quieter machine"
-        advice = f"give the tests more {more}" if fixed or some or by_one else longer
+        stored = (open_metrics(row)[2].partition("; ")[0] for row in left if row.verdict.basis == "stored")
+        advice = f"give the tests more {more}" if fixed or some or by_one else next(filter(None, stored), longer)
     what = f"{'almost ' if decided else ''}nothing was decided: {decided} of {plural(compared, 'compared cell')}"
     if not rare:
         what = f"one launch is worse than the effect, and decides nothing, of {first_of(by_one, NAMED)}"

@@ -25,6 +25,7 @@ from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated
+from ...stats.rank_tests import FEWEST
 from ...store.schema import StoredCell, TestBaseline
 
 SPREAD_BOUND = moderated.BOUND
@@ -54,7 +55,7 @@ class Ranked(Struct, frozen=True, kw_only=True):
 
     name: str
     value: Interval
-    """A level of 0 says that its interval is not known; so in `times`."""
+    """A level of 0 says that its interval is not known, or borrowed by fewer than three launches; so in `times`."""
     times: Interval | None = None
     """Its value over the best's, or the best's over its own if more is better; None for the best or without one."""
     of_both: bool = False
@@ -316,16 +317,21 @@ def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str,
 
 
 class Estimate(NamedTuple):
-    """A logarithm and half of its interval; None: no interval is known."""
+    """A logarithm and half of its interval; None: no interval is known.
+
+    One of fewer than FEWEST launches is `wide`: it borrows all of its spread, tells candidates apart, and is not shown.
+    """
 
     log: float
     half: float | None
+    wide: bool = False
 
     def interval(self, times: float = 1.0) -> Interval:
         """The value on its own scale, multiplied."""
         half = self.half or 0.0
         low, value, high = (times * math.exp(end) for end in (self.log - half, self.log, self.log + half))
-        return Interval(value=value, low=low, high=high, level=0.0 if self.half is None else INTERVAL_LEVEL)
+        level = 0.0 if self.half is None or self.wide else INTERVAL_LEVEL
+        return Interval(value=value, low=low, high=high, level=level)
 
 
 def product(*parts: tuple[Estimate | None, float]) -> Estimate | None:
@@ -334,7 +340,8 @@ def product(*parts: tuple[Estimate | None, float]) -> Estimate | None:
     halves = [None if each.half is None else power * each.half for each, power in known]
     log = sum(power * each.log for each, power in known)
     half = None if None in halves else math.hypot(*(each or 0 for each in halves))
-    return Estimate(log, half) if len(known) == len(parts) else None
+    wide = any(each.wide for each, _ in known)
+    return Estimate(log, half, wide) if len(known) == len(parts) else None
 
 
 def estimate(values: Sequence[float], metric: str) -> Estimate | None:
@@ -344,7 +351,7 @@ def estimate(values: Sequence[float], metric: str) -> Estimate | None:
     logs = [math.log(value) for value in values]
     deviation = moderated.deviation(logs, SPREAD_BOUND * metrics.row(metric).spread)
     half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean([deviation**2] * len(logs)))
-    return Estimate(fmean(logs), half)
+    return Estimate(fmean(logs), half, wide=len(logs) < FEWEST)
 
 
 def wall_log(side: Candidate) -> float:

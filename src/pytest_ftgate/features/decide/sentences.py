@@ -257,7 +257,7 @@ def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
         more = ""
         if (further := use.further) is not None:
             size = _with_ends(further, units.size, units.size_ends)
-            if further.level and further.low <= 0:  # the noise of two totals
+            if further.low <= 0:  # the noise of two totals
                 size = f"{units.size(further.high)} at most" if further.high > 0 else "0"
             more = f", {'a worker process ' if use.further_of == 'processes' else ''}{size}"
         pairs.append((use.name, units.size(use.total.value) + more))
