@@ -71,6 +71,13 @@ def test_each_kind_of_unchanged_code_is_measured_in_pairs() -> None:
     assert "| sleep | 2 |" in done.stdout, done.stderr
 
 
+def test_real_launches_are_judged_by_one_recording() -> None:
+    words = [sys.executable, str(BENCHMARKS / "verdicts" / "recorded.py"), "--busy=0", "--only=sleep"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    (row,) = re.findall(r"^\| sleep \| 0 \| .*", done.stdout, re.MULTILINE) or [done.stderr]
+    assert re.fullmatch(r"\| sleep \| 0 \| [\d.]+ / [\d.]+( \| [P+ISR] [+-]\d+){4} \|", row)
+
+
 APPENDIX = BENCHMARKS.parent / "docs" / "appendix"
 TABLES = [
     (page.name, match[1], match[2])

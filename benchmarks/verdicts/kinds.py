@@ -46,7 +46,10 @@ import threading
 import time
 
 
-def cpu(rounds=20_000):
+FACTOR = 1.0
+
+
+def cpu(rounds=round(20_000 * FACTOR)):
     # COMMENT
     x = 1
     for _ in range(rounds):
@@ -61,12 +64,12 @@ def lock():
     # COMMENT
     for _ in range(5):
         with GUARD:
-            time.sleep(0.0005)
+            time.sleep(0.0005 * FACTOR)
 
 
 def hand_over(index):
     # COMMENT
-    for number in range(200):
+    for number in range(round(200 * FACTOR)):
         if index:
             ITEMS.get(timeout=30)
         else:
@@ -112,7 +115,7 @@ async def waits():
 
 def sleep():
     # COMMENT
-    time.sleep(0.0044)
+    time.sleep(0.0044 * FACTOR)
 
 
 def multiply():

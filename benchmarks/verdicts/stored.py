@@ -1,14 +1,14 @@
 """How far recordings of unchanged code differ, and how often comparisons with them alone are wrong.
 
-    python benchmarks/verdicts/stored.py [QUIET] [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
+    python benchmarks/verdicts/stored.py [QUIET] [--busy FOLDER OTHERS] ... [--tries N] [--seed 7]
 
-Without folders, drawn recordings of what computes: days lie 10 % or 1.7 % apart, normal or with heavy tails (Student's
-t with 3 degrees of freedom), launches 4 %; all recordings may be of one day, 1.3 % apart. Each cell of the table
-has the percentage of wall times that fail / pass.
+Without folders, drawn recordings of what computes (20000 tries, a fifth of them for changes): days lie 10 % or 1.7 %
+apart, normal or with heavy tails (Student's t with 3 degrees of freedom), launches 4 %; all recordings may be of one
+day, 1.3 % apart. Each cell of the table has the percentage of wall times that fail / pass.
 
-QUIET and each FOLDER hold baselines that `pytest --ftgate-update='*'` recorded again and again, of code that
-did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
-Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
+QUIET and each FOLDER hold baselines that `pytest --ftgate-update='*'` recorded again and again, of code that did not
+change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy. Each of
+1000 tries takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
 launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are
 multiplied by the change. A cell of the second table has the percentage of cells whose time is then regressed or
 suspect, and of those that pass; its last column the share of whole runs without a change in which any metric fails.
@@ -38,6 +38,7 @@ LAUNCHES = 8
 CORES = 2
 FEWER = 5
 HYPOTHESES = 60
+TRIES, DRAWN_TRIES = 1000, 20_000
 """Every cell of a try counts for the shares of cells, so they need fewer tries than those of whole runs."""
 LEAST = 1e-4
 """Added before a logarithm is taken, so that the log of no wait is finite."""
@@ -156,9 +157,10 @@ def deviations(title: str, cells: Cells) -> Iterator[list[str]]:
             yield [title, name, *(f"{each:.1%}" for each in roots), f"{largest[0]:.1%} ({largest[1]})"]
 
 
-def drawn(apart: float, heavy: bool, one_day: bool, count: int, change: float, tries: int) -> str:
+def drawn(apart: float, heavy: bool, one_day: bool, count: int, change: float, tries: int, seed: int) -> str:
     """The share of comparisons that fail and that pass."""
-    rng, found = np.random.default_rng(1), Counter[Decision]()
+    kind = round(1000 * apart), heavy, one_day, count, round(1000 * change)
+    rng, found = np.random.default_rng([seed, *kind]), Counter[Decision]()
     for _ in range(tries):
         days = apart * (rng.standard_t(3, count + 1) / np.sqrt(3) if heavy else rng.normal(0, 1, count + 1))
         if one_day:
@@ -186,16 +188,16 @@ def drawn(apart: float, heavy: bool, one_day: bool, count: int, change: float, t
     return f"{100 * fails / tries:.2f} / {100 * passes / tries:.0f}"
 
 
-def drawn_rows(tries: int) -> Iterator[list[str]]:
+def drawn_rows(tries: int, seed: int) -> Iterator[list[str]]:
     for title, apart, heavy, one_day in (
         ("10 % apart", 0.10, False, False),
         ("10 % apart, heavy tails", 0.10, True, False),
         ("10 % apart, recorded on one", 0.10, False, True),
         ("1.7 % apart", 0.017, False, False),
     ):
-        for count in (1, 5, 20):
+        for count in (1, 2, 3, 5, 20):
             rates = (
-                drawn(apart, heavy, one_day, count, change, tries if change == 0 else tries // FEWER)
+                drawn(apart, heavy, one_day, count, change, tries if change == 0 else tries // FEWER, seed)
                 for change in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
             )
             yield [title, str(count), *rates]
@@ -206,12 +208,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("quiet", type=Path, metavar="QUIET", nargs="?")
     parser.add_argument("--busy", nargs=2, action="append", default=[], metavar=("FOLDER", "OTHERS"))
-    parser.add_argument("--tries", type=int, default=1000)
+    parser.add_argument("--tries", type=int)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     if options.quiet is None:
-        page.show(__file__, DRAWN, drawn_rows(options.tries))
+        page.show(__file__, DRAWN, drawn_rows(options.tries or DRAWN_TRIES, options.seed))
         return
+    options.tries = options.tries or TRIES
     read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}
     each = (deviations(title, cells) for title, cells in read_ones.items())
     page.show(__file__, DEVIATIONS, itertools.chain.from_iterable(each))
