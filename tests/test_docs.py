@@ -204,11 +204,30 @@ def test_commands_of_our_own_are_such_as_we_have() -> None:
             parser.parse_args(words)
         elif program == "make":
             assert set(words) <= targets, page
+        elif program.startswith(".venv/bin/"):
+            assert (ROOT / program).is_file(), page
         elif program == "python" or scripts:
             assert scripts, page
             assert all((ROOT / script).is_file() for script in scripts), page
         else:
             assert program in OTHERS | {"pytest"}, f"{page}: {program}"
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".git").exists() or not (ROOT / ".venv").exists(), reason="this is no clone after setup"
+)
+def test_the_first_contribution_is_made_as_the_page_says(tmp_path: Path) -> None:
+    """All but `make setup` and `make test`, which .ci/run makes in an empty home, in a clone with this environment."""
+    (block,) = [block for block in BLOCKS if block.page.name == "CONTRIBUTING.md" and block.kind == "run"]
+    first, *steps, last = re.findall(r"^\$ (.*)", block.text, re.MULTILINE)
+    assert (first.rpartition(" && ")[2], last) == ("make setup", "make test")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
+    (tmp_path / "clone" / ".venv").symlink_to(ROOT / ".venv")
+    if (ROOT / ".mypy_cache").exists():  # else it takes a minute
+        shutil.copytree(ROOT / ".mypy_cache", tmp_path / "clone" / ".mypy_cache")
+    for step in steps:
+        done = subprocess.run(["bash", "-c", step], cwd=tmp_path / "clone", capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_pytest_takes_its_commands(tmp_path: Path) -> None:
