@@ -87,6 +87,7 @@ class TestPairs:
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
             Metric.WALL: "ns",
             Metric.TAIL: "ns",
+            Metric.START: "ns",
             Metric.USS: "bytes",
             Metric.LOCK_WAIT: "of the time",
             Metric.SCALING: "x",
@@ -104,7 +105,7 @@ class TestPairs:
         own = [timed(order, [2000] * 12) for order in range(3)]
         here = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
         found = paired(msgspec.structs.replace(here, reference=sample_of(own)))
-        assert set(found) == {Metric.WALL, Metric.TAIL}
+        assert set(found) == {Metric.WALL, Metric.TAIL, Metric.START}
 
     def test_what_the_cell_alone_lacks_stays_without_new_values(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]

@@ -856,6 +856,77 @@ class TestDoubted:
         assert judge_module.doubted(early, self.WAITING, self.UNSTEADY, self.CROWDED) is early
 
 
+class TestStart:
+    """The start of workers gates where each starts an interpreter, which imports what they need."""
+
+    SPAWN, INTERPRETERS = group_of("spawn", "interpreters").cells
+    LIMITED = msgspec.structs.replace(declared(), thresholds=(Threshold(metric="start", margin=0.1, floor=0.0),))
+
+    def started(self, cell: Cell, start_ns: float, seed: str, rounds: int = 8, noise: float = 0.26) -> Sample:
+        """Workers that are kept: as far as spawned ones were seen to vary, at most."""
+        rng, sample = random.Random(seed), measured(cell, rounds, seed=seed)
+        starts = (round(start_ns * rng.lognormvariate(0, noise / 2**0.5)) for _ in sample.launches)
+        launches = [
+            msgspec.structs.replace(launch, start_ns=start)
+            for launch, start in zip(sample.launches, starts, strict=True)
+        ]
+        return sample.with_launches("time", launches)
+
+    def judged(self, cell: Cell, now_ns: float, was_ns: float = 196 * MS, seed: str = "", **fields: Any) -> Verdict:
+        new, reference = (self.started(cell, ns, f"{seed}{ns}{side}") for side, ns in enumerate((now_ns, was_ns)))
+        return verdict(msgspec.structs.replace(new, reference=reference), **fields)
+
+    @pytest.mark.parametrize("cell", [SPAWN, INTERPRETERS], ids=["spawn", "interpreters"])
+    def test_what_imports_longer_regresses_by_its_start_alone(self, cell: Cell) -> None:
+        found = self.judged(cell, 448 * MS)
+        assert found.decision is Decision.REGRESSED
+        failed = [name for name, each in by_metric(found).items() if each.decision is Decision.REGRESSED]
+        assert failed == [Metric.START]
+        assert found.reason.startswith("start: +")
+
+    def test_unchanged_code_never_regresses(self) -> None:
+        decisions = [self.judged(self.SPAWN, 196 * MS, seed=str(seed)).decision for seed in range(40)]
+        assert set(decisions) <= {Decision.PASSED, Decision.INCONCLUSIVE}
+        assert decisions.count(Decision.PASSED) >= 36
+
+    def test_less_than_20_ms_is_no_change_however_many_times_longer_it_is(self) -> None:
+        assert by_metric(self.judged(self.SPAWN, 12 * MS, 4 * MS))[Metric.START].decision is Decision.PASSED
+
+    def test_against_what_is_stored(self) -> None:
+        old, new, same = (
+            measured(self.SPAWN, 5, control=True, seed=seed).with_launches(
+                "time", self.started(self.SPAWN, ns * MS, seed, 5, noise=0.1).launches
+            )
+            for seed, ns in (("old", 196), ("new", 448), ("same", 196))
+        )
+        found, fine = (by_metric(verdict(each, compared_with=stored(old)))[Metric.START] for each in (new, same))
+        assert (found.decision, fine.decision) == (Decision.REGRESSED, Decision.PASSED)
+
+    def test_it_asks_for_no_launch_once_the_time_is_decided(self) -> None:
+        """Its pass limit lies as many deviations away as that of shares, which three pairs decide."""
+        new, reference = (self.started(self.SPAWN, 196 * MS, side, 5, noise=0.1) for side in ("new", "reference"))
+        assert need(msgspec.structs.replace(new, reference=reference)) == [NOTHING]
+        judges = [
+            judge_of(measured(), policy=msgspec.structs.replace(POLICY, metrics=names))
+            for names in (metrics.GATING, tuple(name for name in metrics.GATING if name != Metric.START))
+        ]
+        assert judges[0].least_rounds() == judges[1].least_rounds()
+
+    def test_other_workers_start_at_no_cost_of_a_hypothesis_unless_the_test_has_a_limit(self) -> None:
+        for cell in (THREADS, FORK):
+            assert Metric.START not in by_metric(self.judged(cell, 448 * MS))
+            assert self.judged(cell, 448 * MS).decision is Decision.PASSED
+            assert self.judged(cell, 448 * MS, spec=self.LIMITED).decision is Decision.REGRESSED
+            bare, limited = (
+                hypotheses(spec, metrics.GATING, cell, (cell,), True) for spec in (declared(), self.LIMITED)
+            )
+            assert limited == bare + 1
+        spawned, forked = (hypotheses(declared(), metrics.GATING, cell, (cell,), True) for cell in (self.SPAWN, FORK))
+        assert spawned == forked + 1
+        # Nor does it wait for a start in rounds to come.
+        assert need(with_reference(measured(rounds=5))) == [NOTHING]
+
+
 class TestHypotheses:
     ONE, FOUR = cells_of(1, 4)
 

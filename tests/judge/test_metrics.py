@@ -40,7 +40,7 @@ from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import Store
 
 ROUNDS = 12
-THREADS = group_of(spec=spec_of("threads", workers=4)).cells[0]
+THREADS, SPAWN = group_of(spec=spec_of("threads", "spawn", workers=4)).cells
 SERVER = msgspec.structs.replace(
     THREADS, executor=Executor(kind="server", program=Program(name="granian", argv=("granian",))), body="server"
 )
@@ -65,6 +65,7 @@ def launch(order: int, cell: Cell, factor: float) -> Launch:
     )
     return Launch(
         order=order,
+        start_ns=10 * wall if cell is SPAWN else None,
         cold=each,
         iterations=(each,) * 12,
         counters={"inserts": 3600 / factor},
@@ -139,7 +140,7 @@ def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) ->
 
 
 def cell_for(name: str) -> Cell:
-    return SERVER if name.startswith(("latency", "errors")) else THREADS
+    return {"start": SPAWN}.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
 
 
 NAMES = (*metrics.TABLE, *OWN)
@@ -292,7 +293,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
 
 
 def test_what_gates_by_default_is_measured_itself() -> None:
-    assert metrics.GATING == ("wall", "tail", "uss", "growth", "lock_wait")
+    assert metrics.GATING == ("wall", "tail", "start", "uss", "growth", "lock_wait")
     assert not any(metrics.row(name).explains for name in metrics.GATING)
 
 

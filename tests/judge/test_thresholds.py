@@ -54,7 +54,10 @@ def test_texts(text: str, found: Threshold) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "floor=1ms; wall, tail, uss, growth and lock_wait gate by default, docs/metrics.md lists the others"),
+        (
+            "",
+            "floor=1ms; wall, tail, start, uss, growth and lock_wait gate by default, docs/metrics.md lists",
+        ),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),
         ("wall:", "wall is given neither margin, effect nor floor"),

@@ -234,7 +234,7 @@ def target(text: str) -> str:
     return parse_target(text).spec
 
 
-DEFAULT_METRICS = ("wall", "tail", "uss", "growth", "lock_wait")
+DEFAULT_METRICS = ("wall", "tail", "start", "uss", "growth", "lock_wait")
 """Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
 

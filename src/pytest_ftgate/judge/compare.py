@@ -30,7 +30,7 @@ _BESIDE_CONTROL: Mapping[str, str] = {
     Metric.CPU: CPU_OF_CONTROL,
 }
 """Times that are compared with the control iteration by iteration: the name of their ratio."""
-_CPU_ALONE = (Metric.CPU, "start", "join")
+_CPU_ALONE = (Metric.CPU, Metric.START, "join")
 """Times in which nothing waits for what the body waits for."""
 LEAST_OWN = 0.05
 """The least part of the time that is taken not to be waits for other workers: shares of waits are of other launches."""

@@ -59,7 +59,7 @@ WORSE: Final = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.
 def kind_of(metric: str) -> Kind | None:
     """What explains a metric; None where nothing does, as of a workload's own counter."""
     row = metrics.row(metric)
-    if metric in (Metric.GROWTH, "start"):
+    if metric in (Metric.GROWTH, Metric.START):
         return "growth" if metric == Metric.GROWTH else "start"
     if row.unit == "size":
         return "memory"

@@ -168,7 +168,7 @@ class Judge:
             if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
                 own |= EVERYTHING if sample.reference is None else IN_PAIRS
             if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
-                for metric in set(self.policy.metrics) - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
+                for metric in {*self._gating(values.cell)} - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
                     own |= self._kinds(metric, reading.basis)
             # 2. What is open and may be decided by more launches: contracts, and metrics. Once one has regressed, which
             # fails the cell whatever the others are, those that probably have too: they are to be accepted together.
@@ -244,7 +244,7 @@ class Judge:
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _reading(self, values: Values) -> Reading:
-        basis, names = self.compared_with(values), self.policy.metrics
+        basis, names = self.compared_with(values), self._gating(values.cell)
         entry, found = basis.entry, dict[str, Comparison]()
         if values.sample.reference is not None:
             found = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
@@ -276,6 +276,9 @@ class Judge:
         levels = self.policy.alpha, self.policy.beta, self.rounds
         held = (each for each in self.contracts if contracts.concerns(each, values.cell, values.test.cells))
         return found + [contract_judge.judged(each, values, *levels, final=final) for each in held]
+
+    def _gating(self, cell: Cell) -> tuple[str, ...]:
+        return gating(self.policy.metrics, self.spec, cell)
 
     def _refused(self, metric: str, reading: Reading) -> MetricVerdict | None:
         """The verdict on a metric whose probe slowed the workload too much; None if it did not."""
@@ -387,6 +390,12 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
     return verdict if judged == list(verdict.metrics) else decide.again(verdict, judged)
 
 
+def gating(names: Iterable[str], spec: Spec, cell: Cell) -> tuple[str, ...]:
+    """Those of a run's metrics that gate a cell; one for which its test has a limit does in any case."""
+    limited = {each.metric for each in spec.thresholds}
+    return tuple(name for name in names if name in limited or metrics.row(name).gates_in(cell))
+
+
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
     """The number of hypothesis tests that may raise a false alarm on one cell; `cells` are those of its test."""
     scales = cell.workers > 1 and 1 in spec.workers and cell.counted
@@ -396,10 +405,10 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
         Metric.TAIL: spec.window_s is not None
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }
-    gating = [name for name in names if not absent.get(name) and metrics.row(name).applies(cell)]
+    gates = [name for name in gating(names, spec, cell) if not absent.get(name) and metrics.row(name).applies(cell)]
     judged = (contract_grammar.parse(each.text) for each in spec.contracts)
     bearing = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
-    return (len(gating) if compared else 0) + len(bearing)
+    return (len(gates) if compared else 0) + len(bearing)
 
 
 def _joined(*parts: str) -> str:

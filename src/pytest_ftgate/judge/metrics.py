@@ -57,11 +57,12 @@ class MetricRow(NamedTuple):
     launches show, `day` of days beyond that: see DAY.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
-    can have such a value. `in_window` is its value in one iteration or window: pairs are then of neighbouring ones.
-    `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
-    `beside` is a kind of launch that it needs beside those of `need`. `observer` is the file of what observes its
-    launches, see runner/observing.py. `why_none` says why a cell cannot have it, `meaning` is for docs/metrics.md. What
-    is made of the launches of two cells is not `read` here but in values.py.
+    can have such a value, `gates_in` whether it gates there where it gates in the run: see `judge.gating`. `in_window`
+    is its value in one iteration or window: pairs are then of neighbouring ones. `sampled` is its value in one sample
+    of memory: the scatter of a launch's samples counts in its comparisons. `beside` is a kind of launch that it needs
+    beside those of `need`. `observer` is the file of what observes its launches, see runner/observing.py. `why_none`
+    says why a cell cannot have it, `meaning` is for docs/metrics.md. What is made of the launches of two cells is not
+    `read` here but in values.py.
     """
 
     name: str
@@ -75,6 +76,7 @@ class MetricRow(NamedTuple):
     gates: bool = False
     absent: str = ""
     applies: Callable[[Cell], bool] = lambda _: True
+    gates_in: Callable[[Cell], bool] = lambda _: True
     explains: bool = False
     between: float = 0.04
     day: float = DAY
@@ -136,6 +138,11 @@ def is_tasks(cell: Cell) -> bool:
     return cell.executor.kind == "tasks" and cell.body == "worker"
 
 
+def _starts_interpreters(cell: Cell) -> bool:
+    """Whether each worker starts an interpreter, which imports anew; a user's pool starts its workers when it likes."""
+    return cell.executor.method in ("spawn", "forkserver") or cell.executor.kind == "interpreters"
+
+
 def _is_counted(cell: Cell) -> bool:
     return cell.counted
 
@@ -152,6 +159,7 @@ _SIZE_FLOOR = float(64 * PAGE_BYTES)
 _SIZE: Final = (Limits(0.02, 0.05, _SIZE_FLOOR), Limits(0.02, 0.10, _SIZE_FLOOR))
 _GROWTH: Final = Limits(0.25, 0.5, 3.0 * PAGE_BYTES)
 _SHARE: Final = Limits(0.25, 0.5, 0.01)
+_START: Final = Limits(0.25, 0.5, 0.02)
 _WAIT: Final = Limits(0.25, 0.5, 0.0001)
 _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
@@ -221,7 +229,20 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             meaning="CPU time of all processes per call of the body in one worker; with duration= per operation",
         ),
         _once("cold", readers.colds, "the first iteration of a launch"),
-        _once("start", readers.starts, "starting the workers"),
+        MetricRow(
+            Metric.START,
+            "time",
+            None,
+            column=readers.starts,
+            paired=_START,
+            apart=_START,
+            spread=0.15,
+            gates=True,
+            gates_in=_starts_interpreters,
+            between=0.1,
+            meaning="starting the workers, with what they import; without a limit of the test it gates where each "
+            "starts an interpreter: spawn, forkserver, interpreters",
+        ),
         MetricRow("work", "time", None, column=readers.works, meaning="an iteration without its start and join"),
         _once("join", readers.joins, "ending the workers"),
         _size(

@@ -55,6 +55,7 @@ class Metric(StrEnum):
     WALL = "wall"
     TAIL = "tail"
     CPU = "cpu"
+    START = "start"
     USS = "uss"
     GROWTH = "growth"
     LOCK_WAIT = "lock_wait"

@@ -114,16 +114,13 @@ class Measured(NamedTuple):
     metric: metrics.MetricRow
     estimate: Interval
     verdict: MetricVerdict | None
+    gates: bool
+    """Whether it gates by default, or gated in this run."""
 
     @property
     def column(self) -> str:
         """The name with its unit, as fields of the JSON report have it: `wall_ns`, `uss_bytes`, `scaling`."""
         return "_".join(filter(None, (self.metric.name, SUFFIX.get(self.metric.unit))))
-
-    @property
-    def gates(self) -> bool:
-        """Whether it gates by default, or gated in this run."""
-        return self.metric.gates or self.verdict is not None
 
     @property
     def has_interval(self) -> bool:
@@ -162,7 +159,9 @@ def measured(row: Row) -> list[Measured]:
             else:
                 estimate = Interval(value=figure, low=figure, high=figure, level=0.0)
         if math.isfinite(estimate.value):
-            found.append(Measured(metric, estimate, verdicts.get(name)))
+            verdict = verdicts.get(name)
+            gates = verdict is not None or (metric.gates and metric.gates_in(row.cell))
+            found.append(Measured(metric, estimate, verdict, gates))
     return found
 
 

@@ -30,7 +30,7 @@ OWN_S, ONE_S = 40.0, 15.0
 """How long the cells of a test are explained, and one cause: beside the time of the test, in that of the run."""
 MORE_PAIRS = 2
 """Of a cell whose functions one pair of profile launches did not show: so many more at the end, while there is time."""
-METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": "start"}
+METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": Metric.START}
 """The metric whose change is what was added, if it is not what failed."""
 ADDED: dict[CauseOf, str] = {
     "time": "what takes the added time",
