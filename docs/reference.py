@@ -50,7 +50,7 @@ def options() -> Iterator[str]:
     """The options of `pytest`."""
     yield from ("# Options", "", MADE)
     yield "The ini key of an option has its name: `--ftgate-test-time` is `ftgate_test_time`."
-    yield "[Running](running.md#options) says which place counts."
+    yield "[Running](running.md#options) has their order of precedence."
     yield ""
     rows, rare = list[tuple[str, str]](), list[tuple[str, str]]()
     for option in options_table():
@@ -61,7 +61,7 @@ def options() -> Iterator[str]:
             (f"`{option.dest if option.ini_only else option.cli + value}`", text)
         )
     yield from table(("option", "meaning"), rows)
-    yield from ("", "These are set in the ini alone, for one run by `-o ftgate_alpha=0.001`:", "")
+    yield from ("", "These are set only in the ini, or for one run by `-o ftgate_alpha=0.001`:", "")
     yield from table(("ini key", "meaning"), rare)
 
 
@@ -103,9 +103,9 @@ def metric_table() -> Iterator[str]:
     """The metrics, with their default limits."""
     yield from ("# Metrics", "", MADE)
     yield "[Contracts](#contracts), `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are"
-    yield "the default [margin](terms.md#margin), with its floor, and [effect](terms.md#effect), of pairs and of stored"
-    yield "values. What has none is derived from times: it explains a change, and fails a cell only if its own time is"
-    yield "worse too."
+    yield "the default [margin](terms.md#margin), with its floor, and [effect](terms.md#effect), for pairs and for"
+    yield "stored values. A metric without limits is derived from times: it explains a change, and fails a cell only if"
+    yield "its own time is worse too."
     yield ""
     rows = [
         (
@@ -120,7 +120,7 @@ def metric_table() -> Iterator[str]:
     yield from table(("metric", "meaning", "unit", "paired", "stored"), rows)
     yield ""
     yield f"{listed([f'`{name}`' for name in metrics.GATING], 'and')} gate by default."
-    yield f"In a contract {listed([f'a {unit} is in {written}' for unit, written in UNITS.items()], 'and')}."
+    yield f"In a contract the units are: {'; '.join(f'{unit}: {written}' for unit, written in UNITS.items())}."
     yield from ("", "## Contracts", "", "```text")
     _, _, grammar = (contract_grammar.__doc__ or "").partition("\n\n")
     yield from (grammar.strip("\n"), "```")

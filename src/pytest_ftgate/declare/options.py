@@ -320,7 +320,8 @@ class Options:
         (),
         target,
         "target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
-        "or a path; pythons= of @ftgate.compare overrides the ini (default: both builds of the newest version here)",
+        "or a path; pythons= of @ftgate.compare overrides the ini "
+        "(default: both builds of the newest installed version)",
         metavar="TARGET",
         many=True,
         plain=True,
@@ -340,10 +341,10 @@ class Options:
     fail_on: tuple[str, ...] = row(
         ("regressed", "suspect", "broken", UNDECIDED_RUN),
         decision,
-        "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
-        "change worse than the effect), accepted (by a commit's trailer), improved, broken; inconclusive, not-measured "
-        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit code 5 where "
-        "fewer than one in ten of the compared cells was decided, or one launch of a cell is worse than the effect) "
+        "verdicts that fail a test, comma-separated or repeated: regressed, suspect, broken, accepted (by a commit's "
+        "trailer), improved, unsupported, skipped, inconclusive, not-measured, no-baseline, undecided (these three), "
+        "beyond-effect (inconclusive, but worse than the effect); undecided-run ends the run with 5 if fewer than one "
+        "in ten of the compared cells was decided, or if the only pair of a cell is worse than the effect "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",
         many=True,
@@ -364,8 +365,8 @@ class Options:
     explain: bool = row(
         True,
         truth,
-        "name what takes what was added to a cell that fails, by launches of its own: functions, locks, lines that "
-        "hold memory, imports (default: yes)",
+        "explain a cell that fails, with extra launches: name the functions, locks, lines that hold memory and imports "
+        "behind the change (default: yes)",
         ini_only=True,
     )
     metrics: tuple[str, ...] = row(
@@ -380,7 +381,7 @@ class Options:
     limit: tuple[Threshold, ...] = row(
         (),
         threshold,
-        "what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
+        "limits of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
         "@ftgate.limit overrides the ini",
         metavar="METRIC:...",
         many=True,
@@ -389,14 +390,14 @@ class Options:
     baselines: str = row(
         "",
         some("the name of a folder"),
-        "folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
-        "setuptools would take that for a package)",
+        "folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines if "
+        "setuptools would take baselines for a package)",
         metavar="DIR",
     )
     seed: int = row(
         -1,  # the run draws one
         whole,
-        "seed of the order, hash seeds and paddings; with -v each run prints its own",
+        "seed of the order, hash seeds and paddings; -v prints the seed of the run",
         metavar="N",
         of_a_cell=False,
         shard_own=True,
@@ -404,7 +405,7 @@ class Options:
     time: float | None = row(
         None,
         seconds,
-        "time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
+        "time of the whole run, for example 5m; all tests share it, and no iteration begins after it",
         metavar="TIME",
         of_a_cell=False,
     )
@@ -439,7 +440,7 @@ class Options:
     probe_cost: float = row(
         0.25,
         fraction,
-        "do not judge a figure whose probe slowed the workload by more than this",
+        "do not judge a figure if its probe slowed the workload by more than this",
         metavar="SHARE",
         ini_only=True,
     )
@@ -453,7 +454,7 @@ class Options:
     install: tuple[tuple[str, ...], ...] | None = row(
         None,
         install_step,
-        "what is installed for each target, a step per line or repeated: arguments of `uv pip install`, or a "
+        "steps that install each target, one per line or repeated: arguments of `uv pip install`, or a "
         "shell command after '$ ' (default: the project itself); empty: nothing",
         metavar="STEP",
         many=True,
@@ -475,8 +476,8 @@ class Options:
     weights: tuple[tuple[Criterion, float], ...] = row(
         (),
         weight,
-        "what advice trades for what, in `ftgate decide` and on the page: time=1 memory=0.5 (default: nothing is "
-        "traded for the other)",
+        "weights of the criteria in `ftgate decide` and on the page: time=1 memory=0.5 (default: neither is traded "
+        "for the other)",
         many=True,
         of_a_cell=False,
         shard_own=True,

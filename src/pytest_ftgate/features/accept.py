@@ -317,14 +317,12 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION, exits=(3,))
     parser.add_argument("cells", metavar="CELL", nargs="+", help=f"cells or tests: {NAMES}; [ and ] are plain")
-    parser.add_argument("metric", metavar="METRIC", help="what regressed, such as wall; several with commas")
-    parser.add_argument("reason", metavar="REASON", help="why it is meant, in a line")
+    parser.add_argument("metric", metavar="METRIC", help="the metric that regressed, such as wall; several with commas")
+    parser.add_argument("reason", metavar="REASON", help="why the change is intended, in one line")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--amend", action="store_true", help="add the trailer to the last commit, unless it was pushed")
     how.add_argument("--print", dest="only_print", action="store_true", help="print the trailer and commit nothing")
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="a JSON report in place of the last run's, as of CI"
-    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="a JSON report to read instead of the last run's")
     parser.set_defaults(run=accept)
 
 

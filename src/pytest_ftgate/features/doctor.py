@@ -212,14 +212,14 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="show what measurements are possible here",
-        description="Show each target's interpreter and environment, the machine, and what can be observed; each "
-        "problem with a fix, such as the `uv python install` command of a missing interpreter. Exits with 3 when no "
-        "target has an interpreter.",
+        description="Show each target's interpreter and environment, the machine, and which probes work here. Each "
+        "problem comes with a fix, such as the `uv python install` command of a missing interpreter. Exits with 3 "
+        "if no target has an interpreter.",
         exits=(3,),
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--python", action="append", metavar="TARGET", help="a target such as 3.14t (repeatable)")
-    parser.add_argument("--strict", action="store_true", help="exit with 3 when any target has no interpreter")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 if any target has no interpreter")
     parser.add_argument(
         "--rootdir", type=Path, metavar="DIR", default=Path(), help="the project whose environments are shown"
     )

@@ -31,7 +31,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             between=0.1,
             applies=lambda cell: is_workload(cell) and cell.body == "worker" and cell.workers > 1,
             why_none="it has no several workers of ours",
-            meaning="what a call of the body takes in the slowest worker over the median worker",
+            meaning="time of a call of the body in the slowest worker, divided by that in the median worker",
         ),
     )
 

@@ -42,15 +42,16 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "is missing, or a cell that was measured twice, is an error. Exits with 1 if a cell fails the run, and with 3 "
         "if the report is partial or (almost) nothing was decided. JUnit files of pytest's --junit-xml are joined into "
         "the file of -o: a case that was run in two of them is an error; one "
-        "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
-        "addition to this project's is added.",
+        "that was skipped in some is taken from the file in which it was run. From folders of baselines, recordings "
+        "that this project lacks are added.",
         exits=(1, 3),
     )
     parser.add_argument(
         "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"
     )
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
-    parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
+    text = "join the shards that exist; exits with 3, or with 1 if a cell fails"
+    parser.add_argument("--partial", action="store_true", help=text)
     add_forms(parser)
     parser.set_defaults(run=run)
 

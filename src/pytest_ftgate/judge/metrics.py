@@ -206,8 +206,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             gates=True,
             absent="no operation ended in any iteration",
             between=0.025,
-            meaning="one call of the body in every worker: the lower quartile of a launch's iterations. With "
-            'reuse="fresh" the start and join of the workers count; with duration= it is one operation of any worker',
+            meaning="time of one call of the body in every worker: the lower quartile of a launch's iterations. With "
+            'reuse="fresh" it includes start and join of the workers; with duration= it is one operation of any worker',
         ),
         MetricRow(
             Metric.TAIL,
@@ -240,19 +240,21 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             gates=True,
             gates_in=_starts_interpreters,
             between=0.1,
-            meaning="starting the workers, with what they import; without a limit of the test it gates where each "
-            "starts an interpreter: spawn, forkserver, interpreters",
+            meaning="starting the workers, including their imports; it gates by default only if each worker starts an "
+            "interpreter (spawn, forkserver, interpreters)",
         ),
         MetricRow("work", "time", None, column=readers.works, meaning="an iteration without its start and join"),
         _once("join", readers.joins, "ending the workers"),
         _size(
             Metric.USS,
             lambda point: point.steadiest_bytes,
-            "memory that no other process shares, of the process tree while all workers are at work: its written part",
+            "unique set size: memory that only the cell's processes have, while all workers are at work",
             gates=True,
         )._replace(read=_memory(lambda point: point.uss_bytes)),
-        _size("pss", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
-        _size("rss", lambda point: point.rss_bytes, "the same with all that is shared"),
+        _size(
+            "pss", lambda point: point.pss_bytes, "proportional set size: the same, with a part of the shared; on Linux"
+        ),
+        _size("rss", lambda point: point.rss_bytes, "resident set size: the same, with all shared memory"),
         MetricRow(
             Metric.GROWTH,
             "size",
@@ -272,18 +274,18 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         _share(
             Metric.LOCK_WAIT,
             lambda sample: readers.shares_by_order(sample, "lock"),
-            "the part of the threads' time spent waiting for a lock that another holds",
+            "the share of the threads' time spent waiting for a lock that another thread holds",
             gates=True,
         ),
         _share(
             "queue_wait",
             lambda sample: readers.shares_by_order(sample, "queue"),
-            "the same for an item of a queue, an event or a permit",
+            "the share of the threads' time spent waiting for an item of a queue, an event or a permit",
         ),
         _share(
             "gil_wait",
             readers.gil_shares,
-            "the part of the workers' time spent waiting for the GIL",
+            "the share of the workers' time spent waiting for the GIL, the global interpreter lock",
             "memory",
         )._replace(applies=_is_no_command),
         MetricRow(
@@ -296,7 +298,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             explains=True,
             day=0.0,
             why_none=_NOT_COUNTED,
-            meaning="throughput over that of the same cell with one worker",
+            meaning="throughput, divided by the throughput of the same cell with one worker",
         ),
         MetricRow(
             "efficiency",
@@ -308,7 +310,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             explains=True,
             day=0.0,
             why_none=_NOT_COUNTED,
-            meaning="scaling over the number of workers",
+            meaning="scaling, divided by the number of workers",
         ),
         MetricRow(
             "cores",
@@ -317,7 +319,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             column=readers.cores,
             explains=True,
             day=0.0,
-            meaning="CPU time of all processes of a launch over wall time",
+            meaning="CPU time of all processes of a launch, divided by wall time",
         ),
         MetricRow(
             "ops_per_s",
@@ -326,8 +328,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "time",
             "gain",
             column=readers.rates,
-            meaning="calls of the body in all workers per second of wall time; with roles those of the leading role, "
-            "of a server its answers",
+            meaning="calls of the body in all workers per second of wall time; with roles, calls of the leading role; "
+            "for a server, its answers",
         ),
         _answer("latency_mean", lambda latency: latency.mean_ns),
         _answer("latency_p50", lambda latency: latency.p50_ns),
@@ -359,7 +361,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             spread=0.3,
             day=0.0,
             applies=_is_no_command,
-            meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
+            meaning="95th percentile of the single waits for the GIL in a launch, 0 if none was seen",
         ),
         MetricRow(
             "lock_hold_p95",
@@ -373,7 +375,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             day=0.0,
             applies=lambda cell: cell.executor.kind == "threads",
             why_none="who holds a lock is known of threads",
-            meaning="how long a lock was held for which others waited, 0 if none did",
+            meaning="95th percentile of the time that a lock was held while others waited for it, 0 if none did",
         ),
         *_OF_FEATURES,
     )

@@ -142,16 +142,16 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "bisect",
         help="find the commit that made a cell slower",
-        description="Find the commit that made the worst cell of the last run slower (or fail): a binary search by "
-        "paired comparisons, which allows for wrong verdicts. Your checkout stays as it is. Exits with 3 if nothing is "
-        "found.",
+        description="Find the commit that made the worst cell of the last run slower (or fail), by a binary search "
+        "of paired comparisons that allows for wrong verdicts. Your checkout stays as it is. Exits with 3 if "
+        "nothing is found.",
         exits=(3,),
     )
-    parser.add_argument("good", nargs="?", metavar="GOOD", help="default: what the last run compared with")
+    parser.add_argument("good", nargs="?", metavar="GOOD", help="default: the reference of the last run")
     parser.add_argument("bad", nargs="?", metavar="BAD", help="default: the working tree")
     parser.add_argument("--cell", metavar="ID", help="a cell that failed in the last run (default: the worst)")
     parser.add_argument("--time", metavar="TIME", help="time of all runs, for example 20m")
-    parser.add_argument("--pytest", default="", metavar="WORDS", help="more of pytest's command line")
+    parser.add_argument("--pytest", default="", metavar="WORDS", help="more arguments for pytest")
     parser.set_defaults(run=run)
 
 

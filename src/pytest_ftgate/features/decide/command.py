@@ -24,7 +24,7 @@ def add(subparsers: Subparsers) -> None:
         "--from",
         dest="place",
         choices=PLACES,
-        help="take the figures from there alone (default: the last run, and baselines for what it lacks)",
+        help="take the figures only from there (default: the last run, and baselines for tests that it lacks)",
     )
     parser.add_argument(
         "--weight",
@@ -32,9 +32,9 @@ def add(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
+        help="trade time for memory, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="say all that is known, not only what to choose")
+    parser.add_argument("-v", "--verbose", action="store_true", help="add contention, scaling and memory to the advice")
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
     parser.set_defaults(run=decide)
 

@@ -18,7 +18,7 @@ EXISTING = option(
     (),
     str,
     "measure the tests without a decorator whose node id matches, such as 'tests/test_cache.py::*', as bodies that "
-    "threads run at once; repeatable, comma-separated; what cannot be measured so is skipped with the reason",
+    "threads run at once; repeatable, comma-separated; a test that cannot run this way is skipped with the reason",
     metavar="GLOB",
     many=True,
     commas=True,

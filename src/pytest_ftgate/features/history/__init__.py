@@ -39,8 +39,8 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "history",
         help="draw a metric over its recordings in git",
-        description="Draw a metric of a test over all recordings that its baselines hold or held in git, with their "
-        "intervals, and say where its level changed. Each machine and build is a series of its own. Exits with 3 if "
+        description="Draw a metric of a test over all recordings that its baselines hold, or held in git, with their "
+        "intervals, and show where its level changed. Each machine and build is a series of its own. Exits with 3 if "
         "nothing is recorded.",
         exits=(3,),
     )

@@ -32,7 +32,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--ci",
         choices=(*PLACES, "none"),
-        help="which workflow to write (default: gitlab where the repository has a .gitlab-ci.yml, else github)",
+        help="which workflow to write (default: gitlab if the repository has a .gitlab-ci.yml, otherwise github)",
     )
     parser.set_defaults(run=run)
 

@@ -31,8 +31,8 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         applies=is_workload,
         beside="time",
         observer=str(Path(__file__).with_name("observer.py")),
-        meaning="the longest time between two steps of a thread beside the workers that wakes up each millisecond, "
-        "without what it waits for a core",
+        meaning="the longest time between two steps of a thread beside the workers that wakes up each millisecond; "
+        "time without a core is subtracted",
     )
     share = Limits(0.25, 0.5, 0.02)
     return (
@@ -43,7 +43,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             scale="difference",
             applies=is_tasks,
             why_none="only tasks have an event loop of ours",
-            meaning="the longest delay of a timer in the event loop of tasks, without what its thread waits for a core",
+            meaning="the longest delay of a timer in the event loop of tasks; time without a core is subtracted",
         ),
         row._replace(
             name="neighbour_wait",
@@ -54,6 +54,6 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             apart=share,
             spread=0.15,
             between=0.15,
-            meaning="the part of its time that this thread is kept from running, other than by the lack of a core",
+            meaning="the share of the time in which this thread is kept from running, other than by the lack of a core",
         ),
     )

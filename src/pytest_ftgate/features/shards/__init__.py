@@ -27,7 +27,7 @@ SHARD = option(
     "shard",
     None,
     shard,
-    "measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge joins the reports",
+    "measure one part of the tests, such as 2/5, of about equal recorded cost; ftgate merge joins the reports",
     metavar="I/N",
     of_a_cell=False,
     shard_own=True,

@@ -14,8 +14,8 @@ UNCHANGED = option(
     "unchanged",
     "skip",
     one_of("skip", "measure"),
-    "skip (the default): a test whose cells run the same code and read the same files as their reference passes "
-    "unmeasured; measure: measure it all the same, unless no file of the project differs",
+    "skip (the default): pass a test unmeasured if its cells run the same code and read the same files as their "
+    "reference; measure: measure it anyway, unless no file of the project differs",
     metavar="skip|measure",
     ini_only=True,
 )

@@ -17,8 +17,8 @@ UNTIL = option(
     "until",
     "",
     one_of("failure", "time"),
-    "look for races instead of timing: failure launches each cell until an iteration of it fails, time until the "
-    "time is over, which shows how often it does; in every second launch garbage is collected at random moments",
+    "look for races instead of timing: failure launches each cell until one of its iterations fails; time goes on "
+    "until the time is over and shows how often they fail; every second launch collects garbage at random moments",
     metavar="failure|time",
 )
 
