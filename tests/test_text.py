@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pytest_ftgate.judge import contract_grammar, decide
-from pytest_ftgate.judge.contract_judge import value_text
-from pytest_ftgate.judge.limits import beside_limit, change_text
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import apart, p_value, plain
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.verdict import Comparison, Decision, Limits
+from pytest_ftgate.report.reasons import change_text, of_metric, value_text
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 0.01}
 
@@ -51,8 +50,8 @@ WRITTEN: dict[str, tuple[float, float, Callable[[float, int], str]]] = {
         lambda x, more: value_text(contract_grammar.parse("lock_wait < 2 %"), x, more),
     ),
     "ratio": (1e-3, 1e7, lambda x, more: value_text(contract_grammar.parse("scaling < 2"), x, more)),
-    "change": (1e-4, 3, lambda x, more: change_text(Metric.WALL, math.log1p(x), more)),
-    "gain": (1e-4, 3, lambda x, more: change_text(Metric.SCALING, -math.log1p(x), more)),
+    "change": (0.1, 4, lambda x, more: change_text(Metric.WALL, x, more)),
+    "gain": (0.1, 4, lambda x, more: change_text(Metric.SCALING, x, more)),
     "points": (1e-4, 3, lambda x, more: change_text(Metric.LOCK_WAIT, x, more)),
 }
 
@@ -70,8 +69,8 @@ def test_no_more_digits_than_it_takes() -> None:
     assert apart(2.004e-3, 2e-3, written) == ("2.004 ms", "2 ms")
     assert apart(0.9997, 1.0, written) == ("999.7 ms", "1 s") or apart(0.9997, 1.0, written) == ("0.9997 s", "1 s")
     assert apart(2e-3, 2e-3, written) == ("2 ms", "2 ms")
-    assert beside_limit(Metric.WALL, math.log(1.0504), math.log(1.05)) == ("+5.04 %", "+5 %")
-    assert beside_limit(Metric.WALL, math.log(1.07), math.log(1.05)) == ("+7 %", "+5 %")
+    assert apart(1.0504, 1.05, WRITTEN["change"][2]) == ("+5.04 %", "+5 %")
+    assert apart(1.07, 1.05, WRITTEN["change"][2]) == ("+7 %", "+5 %")
     assert apart(math.nan, 1.0, lambda x, more: f"{x:.{more}f}") == ("nan", "1")
 
 
@@ -98,8 +97,8 @@ def test_a_probe_s_slowdown_is_written_above_its_limit() -> None:
         refused = decide.refused(Metric.LOCK_WAIT, cost, limit - 1)
         assert (refused is not None) == (value > 1 + (limit - 1))
         if refused is not None:
-            slowed, most = re.findall(r"(\S+)x", refused.reason)[:2]
-            assert float(slowed) > float(most), refused.reason
+            slowed, most = re.findall(r"(\S+)x", of_metric(refused))[:2]
+            assert float(slowed) > float(most), of_metric(refused)
 
 
 def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
@@ -114,13 +113,13 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
         verdict = decide.compare(
             Comparison(metric=Metric.WALL, new=new, reference=(1e6,) * 40, unit="ns", limits=Limits(0.02, 0.05))
         )
-        said = re.match(r"([+-]\S+) % is (beyond|below|above) ([+-]\S+) %: p = (\S+), limit (\S+)", verdict.reason)
+        said = re.match(r"([+-]\S+) % is (beyond|below|above) ([+-]\S+) %: p = (\S+), limit (\S+)", of_metric(verdict))
         if verdict.decision in (Decision.REGRESSED, Decision.IMPROVED):
             assert said is not None
             counted += 1
             change, side, limit, p, of = said.groups()
-            assert abs(float(change)) > abs(float(limit)), verdict.reason
-            assert float(p) <= float(of), verdict.reason
+            assert abs(float(change)) > abs(float(limit)), of_metric(verdict)
+            assert float(p) <= float(of), of_metric(verdict)
             assert side == ("beyond" if verdict.decision is Decision.REGRESSED else "below")
     assert counted > 20
 

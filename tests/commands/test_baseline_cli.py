@@ -221,7 +221,7 @@ def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str) -> No
 
 @pytest.mark.parametrize("action", ["diff", "update", "prune"])
 def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, action: str) -> None:
-    (project / ".ftgate" / "last-run.json").write_text('{"schema": 5,', encoding="utf-8")
+    (project / ".ftgate" / "last-run.json").write_text('{"schema": 6,', encoding="utf-8")
     with pytest.raises(FtgateError, match=r"last-run\.json is not JSON"):
         ftgate(action)
 

@@ -144,7 +144,7 @@ def test_the_next_one_is_edited_in_place(runner: Runner) -> None:
     assert patch[:4] == ["api", "--method", "PATCH", "repos/owner/project/issues/comments/3"]
 
 
-@pytest.mark.parametrize("artifact", [None, "", "not JSON", '{"schema": 5}', "[" * 100_000])
+@pytest.mark.parametrize("artifact", [None, "", "not JSON", '{"schema": 6}', "[" * 100_000])
 def test_that_there_is_no_report_is_said_and_nothing_of_the_artifact_is(runner: Runner, artifact: str | None) -> None:
     if artifact is not None:
         (runner.folder / "artifact.json").write_text(artifact, encoding="utf-8")

@@ -176,7 +176,7 @@ def test_sources_that_cannot_be_read_are_named(write: Write, capsys: pytest.Capt
     assert "gone.json: cannot be read: No such file or directory" in refused(capsys, *names, "gone.json")
     Path("endless.json").symlink_to("/dev/zero")
     assert "endless.json: cannot be read: it is not a regular file" in refused(capsys, *names, "endless.json")
-    Path("cut.json").write_text('{"schema": 5, "tables": [', encoding="utf-8")
+    Path("cut.json").write_text('{"schema": 6, "tables": [', encoding="utf-8")
     assert "cut.json is not JSON" in refused(capsys, *names[:2], "cut.json")
     Path("folder").mkdir()
     assert "1.json is a JSON report, folder is a folder" in refused(capsys, *names, "folder")

@@ -109,7 +109,7 @@ def test_nor_has_what_is_said_of_baselines(how: str) -> None:
 @pytest.mark.parametrize("words", [["report", "{}"], ["merge", "{}", "-o", "out.xml"]])
 def test_nor_has_an_error_of_a_command(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a\x1b[31m\u202e.json"
-    path.write_text(json.dumps({"schema": 5, f"x{HOSTILE}": HOSTILE}), encoding="utf-8")
+    path.write_text(json.dumps({"schema": 6, f"x{HOSTILE}": HOSTILE}), encoding="utf-8")
     assert cli.main([word.replace("{}", str(path)) for word in words]) == 2
     assert RAW.findall(capsys.readouterr().err) == []
 

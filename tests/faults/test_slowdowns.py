@@ -13,6 +13,7 @@ from scripted import THREADS, Project
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.report import said
+from pytest_ftgate.report.reasons import of_cell
 
 BODIES_MS = (1, 10, 100, 1_000, 3_000, 10_000)
 BUDGETS_S = (5, 15, 30, 60, 90)
@@ -66,7 +67,7 @@ def green(root: Path, how: str, cases: Any) -> list[str]:
         row = measured(root / str(number), how, body_ms, factor, budget_s)
         verdict = row.verdict
         if not (verdict.decision.fails or said.worse_by_one(row)):
-            found.append(f"{body_ms} ms, {factor}x in {budget_s} s: {verdict.decision}: {verdict.reason}")
+            found.append(f"{body_ms} ms, {factor}x in {budget_s} s: {verdict.decision}: {of_cell(verdict)}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from report_by_hand import told
 
 from pytest_ftgate.features import accept, xfail
 from pytest_ftgate.kit.errors import FtgateError
@@ -10,6 +11,7 @@ from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from pytest_ftgate.plugin.gate import unless_accepted
+from pytest_ftgate.report import reasons
 
 COMMIT = "1eb3b87e5d0123456789"
 NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"
@@ -22,7 +24,7 @@ def verdict(decision: Decision = REGRESSED, beyond: str = "", **decisions: Decis
         MetricVerdict(
             metric=name,
             decision=each,
-            reason="it is so",
+            reasons=told("it is so"),
             contract="gil == off" if name == "contract" else "",
             beyond=name == beyond,
         )
@@ -114,7 +116,7 @@ def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
     found = accept.with_accepted(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
     assert found.decision is ACCEPTED
     assert [each.decision for each in found.metrics] == [ACCEPTED, PASSED]
-    assert found.metrics[0].reason == "accepted by commit 1eb3b87e5d: the index"
+    assert reasons.of_metric(found.metrics[0]) == "accepted by commit 1eb3b87e5d: the index"
     assert found.accepted == (WALL,)
     assert (found.baseline, found.commit, found.basis, found.why) == ("b.json", "abc", "paired", "asked for")
 
@@ -182,12 +184,12 @@ def test_what_became_worse_than_was_accepted_still_fails(
     name: str, field: str, value: float, words: str, accepted: bool
 ) -> None:
     seen = {field: Interval(value=value, low=value, high=value, level=0.95)}
-    judged = MetricVerdict(metric=name, decision=REGRESSED, reason="it is so", **seen)  # type: ignore[arg-type]
+    judged = MetricVerdict(metric=name, decision=REGRESSED, reasons=told("it is so"), **seen)  # type: ignore[arg-type]
     (given,) = accept.parsed(f"* {words}: why", COMMIT)
     found = accept.with_accepted(Verdict(decision=REGRESSED, metrics=(judged,)), NODE, [given])
     assert (found.decision is ACCEPTED) == accepted
     if not accepted:
-        assert found.metrics[0].reason == f"it is so; commit 1eb3b87e5d accepts {words}"
+        assert reasons.of_metric(found.metrics[0]) == f"it is so; commit 1eb3b87e5d accepts {words}"
         wider = Acceptance(cells="*", metric=name, reason="why", commit="0lder", most=1e12)
         assert accept.with_accepted(found, NODE, [given, wider]).decision is ACCEPTED, "another commit accepts more"
 
@@ -201,7 +203,7 @@ def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
     found = accept.with_accepted(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
     assert found.decision is ACCEPTED
     assert unless_accepted(found).decision is Decision.INCONCLUSIVE
-    assert "the index" not in unless_accepted(found).reason
+    assert "the index" not in reasons.of_cell(unless_accepted(found))
     assert unless_accepted(accept.with_accepted(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
     assert unless_accepted(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
 

@@ -14,7 +14,7 @@ from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import contract_grammar, readers
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
-from pytest_ftgate.judge.contract_judge import gil_verdict, judged, least_rounds, sides, unreported, value_text, values
+from pytest_ftgate.judge.contract_judge import gil_verdict, judged, least_rounds, sides, unreported, values
 from pytest_ftgate.judge.contracts import absolute, check, concerns, involved, lacking, metrics_needed
 from pytest_ftgate.judge.limits import SIZES_BYTES
 from pytest_ftgate.judge.values import Values, figure_of
@@ -30,6 +30,8 @@ from pytest_ftgate.model.sample import (
 )
 from pytest_ftgate.model.spec import Cell, Environment, Executor, Program, RoleCounts, Source, Spec, Target
 from pytest_ftgate.model.verdict import Decision
+from pytest_ftgate.report import reasons
+from pytest_ftgate.report.reasons import value_text
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import rank_tests
 
@@ -947,7 +949,7 @@ def test_the_gil_is_told_of_every_launch() -> None:
             2,
         )
     verdict = gil_verdict(parse("processes.gil == off"), read(mixed, quiet))
-    assert (verdict.decision, verdict.reason) == (Decision.BROKEN, "the GIL was on in 1 of 3 launches")
+    assert (verdict.decision, reasons.of_metric(verdict)) == (Decision.BROKEN, "the GIL was on in 1 of 3 launches")
     never = gil_verdict(parse("gil == off"), read(sample("3.14-threads-w2")))
     assert never.decision is Decision.INCONCLUSIVE
 
@@ -979,7 +981,7 @@ def test_values_in_words(contract: str, value: float, text: str) -> None:
 def test_the_figures_of_both_sides_are_said_in_the_end_if_there_are_any(final: bool) -> None:
     for of, shown in ((sample("3.14-threads-w2", launch(0, 5)), final), (sample("3.14-threads-w2"), False)):
         verdict = judged(parse("wall < 10 ms"), read(of), 0.01, 0.05, 80, final=final)
-        assert ("5 ms against 10 ms" in verdict.reason) is shown
+        assert ("5 ms against 10 ms" in reasons.of_metric(verdict)) is shown
 
 
 def test_the_fewest_rounds_are_those_of_the_contract_that_takes_most() -> None:

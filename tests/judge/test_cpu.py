@@ -17,6 +17,7 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Iteration, Launch, Sample
 from pytest_ftgate.model.spec import Cell, Executor, ExecutorKind
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
+from pytest_ftgate.report import reasons
 from pytest_ftgate.stats import alpha_spending
 
 ROUNDS = 16
@@ -137,7 +138,7 @@ def test_cpu_time_decides_what_wall_time_leaves_open() -> None:
     assert verdict.decision is Decision.PASSED
     assert verdict.ruled_out is not None
     assert verdict.ruled_out <= 0.05
-    cpu, wall = verdict.reason.split("; wall alone rules out ")
+    cpu, wall = reasons.of_metric(verdict).split("; wall alone rules out ")
     assert cpu.startswith("by CPU time, ")
     assert 0.05 < float(wall.strip("+ %")) / 100 <= decide.BROAD
     assert (verdict.ratio, verdict.launches) == (decide.compare(NOISY).ratio, ROUNDS)
@@ -220,7 +221,7 @@ def verdicts(
 def test_a_body_that_computes_passes_beside_other_work() -> None:
     found = verdicts(side("new", 0.15), side("old", 0.15))["wall"]
     assert found.decision is Decision.PASSED
-    assert found.reason.startswith("by CPU time, ")
+    assert reasons.of_metric(found).startswith("by CPU time, ")
     own, other = ([spent(each, lambda _: 0) for each in side(seed, 0.15)] for seed in ("new", "old"))
     assert verdicts(own, other)["wall"].decision is Decision.INCONCLUSIVE, "none is known"
 
@@ -230,7 +231,7 @@ def test_a_body_that_waits_does_not(waits: float, waited: float) -> None:
     """Whichever side it is."""
     found = verdicts(side("new", 0.15, waits=waits), side("old", 0.15, waits=waited))["wall"]
     assert found.decision is Decision.INCONCLUSIVE
-    assert "by CPU time" not in found.reason
+    assert "by CPU time" not in reasons.of_metric(found)
 
 
 def test_it_fails_where_it_gates() -> None:

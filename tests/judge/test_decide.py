@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from report_by_hand import told
 from scipy.stats import t
 
 from pytest_ftgate.judge import compare, decide, metrics
 from pytest_ftgate.judge.limits import as_costs, worse_by
 from pytest_ftgate.kit.values import WIDEST, Interval, Metric
 from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
+from pytest_ftgate.report.reasons import of_cell, of_metric
 from pytest_ftgate.stats import alpha_spending, moderated
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
 
@@ -90,16 +92,16 @@ class TestCompare:
         assert verdict.ratio.level == 0.95
         assert [verdict.allowed, verdict.effect] == pytest.approx([1.02, 1.05])
         level = alpha_spending.plan(ALPHA, BETA, at_most=80)[1].alpha
-        assert verdict.reason == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
+        assert of_metric(verdict) == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
 
     def test_faster_improves(self) -> None:
         verdict = decide.compare(constant(0.8, 8))
         assert (verdict.decision, verdict.launches) == (Decision.IMPROVED, 3)
-        assert re.match(r"-20 % is below -2 %: p = \S+, limit \S+$", verdict.reason)
+        assert re.match(r"-20 % is below -2 %: p = \S+, limit \S+$", of_metric(verdict))
 
     def test_the_same_passes_without_a_word(self) -> None:
         verdict = decide.compare(constant(1.0, 8))
-        assert (verdict.decision, verdict.reason) == (Decision.PASSED, "")
+        assert (verdict.decision, of_metric(verdict)) == (Decision.PASSED, "")
         assert verdict.launches in LOOKS
 
     @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL])
@@ -169,24 +171,24 @@ def test_what_pairs_differ_by_is_rounded_to_twelve_digits_of_the_larger_side() -
 class TestNothingToCompare:
     def test_no_reference(self) -> None:
         verdict = decide.compare(looked([1.0], []))
-        assert (verdict.decision, verdict.reason) == (Decision.NO_BASELINE, "the reference gave no value")
+        assert (verdict.decision, of_metric(verdict)) == (Decision.NO_BASELINE, "the reference gave no value")
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
     def test_no_positive_number_is_an_error(self, value: float) -> None:
         for side, comparison in (("new", looked([1, value], [1, 1])), ("reference", looked([1, 1], [1, value]))):
             verdict = decide.compare(comparison)
             assert verdict.decision is Decision.ERROR
-            assert verdict.reason == f"a {side} launch gave wall = {value} ns: not a positive number"
+            assert of_metric(verdict) == f"a {side} launch gave wall = {value} ns: not a positive number"
 
     @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
     def test_no_share_is_an_error(self, value: float) -> None:
         verdict = decide.compare(looked([0.0, value], [0.1, 0.1], Metric.LOCK_WAIT))
         assert verdict.decision is Decision.ERROR
-        assert f"lock_wait = {value} ns: not a number of 0 or more" in verdict.reason
+        assert f"lock_wait = {value} ns: not a number of 0 or more" in of_metric(verdict)
 
     def test_no_new_value_is_an_error(self) -> None:
         verdict = decide.compare(looked([], [1.0]))
-        assert (verdict.decision, verdict.reason) == (Decision.ERROR, "no new launch gave a value of wall")
+        assert (verdict.decision, of_metric(verdict)) == (Decision.ERROR, "no new launch gave a value of wall")
 
 
 def beyond(count: int, level: float, spread: float) -> float:
@@ -247,7 +249,7 @@ class TestBoundaries:
         verdict = decide.compare(constant(1.05, 80, margin=0.05, effect=0.05))
         assert verdict.decision is Decision.INCONCLUSIVE
         assert verdict.more is None
-        assert verdict.reason.endswith(
+        assert of_metric(verdict).endswith(
             "more pairs are unlikely to settle it; try a longer workload or a quieter machine"
         )
 
@@ -272,7 +274,7 @@ class TestMemory:
         stored = [20e6 + 4096.0 * pair for pair in range(8)]
         verdict = decide.compare(looked([value + 8 * 2**20 for value in stored], stored, Metric.USS))
         assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 3)
-        assert "beyond +3.3 %" in verdict.reason
+        assert "beyond +3.3 %" in of_metric(verdict)
 
     def test_the_limit_is_the_margin_plus_the_floor(self) -> None:
         limit, count = 1.02 * 20e6 + PAGES, 20
@@ -296,12 +298,12 @@ class TestGains:
         assert verdict.ratio is not None
         assert verdict.ratio.low < verdict.ratio.value < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(0.7)
-        assert verdict.reason.startswith("-30 % is beyond -2 %: p = ")
+        assert of_metric(verdict).startswith("-30 % is beyond -2 %: p = ")
 
     def test_a_rise_improves(self) -> None:
         verdict = decide.compare(constant(1.4, 8, metric=Metric.SCALING))
         assert verdict.decision is Decision.IMPROVED
-        assert verdict.reason.startswith("+40 % is above +2 %: p = ")
+        assert of_metric(verdict).startswith("+40 % is above +2 %: p = ")
 
     def test_is_the_verdict_of_the_inverse(self) -> None:
         for comparison in series(1.06, 16, rows=30, noise=0.05):
@@ -320,13 +322,13 @@ class TestGains:
         verdict = decide.compare(constant(0.95, 4, metric=Metric.SCALING, final=False))
         assert verdict.decision is Decision.INCONCLUSIVE
         ended = decide.compare(constant(0.97, 4, metric=Metric.SCALING))
-        assert re.match(r"rules out -\d+(\.\d)? %; ", ended.reason)
+        assert re.match(r"rules out -\d+(\.\d)? %; ", of_metric(ended))
         assert ended.ruled_out is not None
         assert ended.ruled_out > 0.05
 
     def test_no_scaling_at_all_is_an_error(self) -> None:
         verdict = decide.compare(looked([1.0, 0.0], [1.0, 1.0], Metric.SCALING))
-        assert verdict.reason == "a new launch gave scaling = 0.0 ns: not a positive number"
+        assert of_metric(verdict) == "a new launch gave scaling = 0.0 ns: not a positive number"
 
 
 class TestLockWaitShare:
@@ -364,10 +366,10 @@ class TestLockWaitShare:
 
     def test_reasons_are_points(self) -> None:
         worse = decide.compare(looked([0.25] * 8, [0.1] * 8, Metric.LOCK_WAIT))
-        assert worse.reason.startswith("+15 points is beyond +3.5 points: p = ")
+        assert of_metric(worse).startswith("+15 points is beyond +3.5 points: p = ")
         better = decide.compare(looked([0.01] * 8, [0.1] * 8, Metric.LOCK_WAIT))
-        assert better.reason.startswith("-9 points is below -1.2 points: p = ")
-        assert decide.compare(looked([0.1] * 8, [0.1] * 8, Metric.LOCK_WAIT)).reason == ""
+        assert of_metric(better).startswith("-9 points is below -1.2 points: p = ")
+        assert of_metric(decide.compare(looked([0.1] * 8, [0.1] * 8, Metric.LOCK_WAIT))) == ""
 
     def test_shares_of_mostly_nothing(self) -> None:
         rng = np.random.default_rng(57)
@@ -387,21 +389,21 @@ class TestLockWaitShare:
         verdict = decide.compare(looked(new, reference, Metric.LOCK_WAIT))
         assert verdict.decision is Decision.PASSED
         expected = "2 of 3 launches and 2 of 3 reference launches had no waits: use a longer workload"
-        assert verdict.reason == expected
+        assert of_metric(verdict) == expected
 
     def test_waits_in_most_launches_or_in_none_ask_for_nothing(self) -> None:
         for new in ((0.0, 0.0, 0.0), (0.0, 0.001, 0.002), (0.001, 0.001, 0.001)):
-            assert decide.compare(looked(new, (0.0,) * 3, Metric.LOCK_WAIT)).reason == ""
+            assert of_metric(decide.compare(looked(new, (0.0,) * 3, Metric.LOCK_WAIT))) == ""
 
     def test_an_open_one_says_so_in_points(self) -> None:
         verdict = decide.compare(looked((0.12, 0.2, 0.16), (0.1, 0.12, 0.11), Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
-        assert re.match(r"rules out \+7\.8 points; \+7\.5 points needs about \d+ more pairs", verdict.reason)
+        assert re.match(r"rules out \+7\.8 points; \+7\.5 points needs about \d+ more pairs", of_metric(verdict))
 
     def test_an_open_one_also_says_that_waits_are_rare(self) -> None:
         verdict = decide.compare(looked((0.0, 0.0, 0.2), (0.0,) * 3, Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
-        assert verdict.reason.endswith("; 2 of 3 launches had no waits: use a longer workload")
+        assert of_metric(verdict).endswith("; 2 of 3 launches had no waits: use a longer workload")
 
     @pytest.mark.parametrize("spread", [0.1, 0.2])
     def test_unchanged_waits_pass(self, spread: float) -> None:
@@ -444,7 +446,7 @@ class TestZero:
 
     def test_it_is_said_in_its_unit(self) -> None:
         verdict = decide.compare(looked(GROWS, NOT_AT_ALL, "growth"))
-        assert verdict.reason.startswith("+32.0 KiB is beyond +12.0 KiB: p ")
+        assert of_metric(verdict).startswith("+32.0 KiB is beyond +12.0 KiB: p ")
 
     def test_a_leak_that_grows_by_less_than_its_floor_passes(self) -> None:
         pages = [4.0 * KIB, 8.0 * KIB, 0.0, 4.0 * KIB, 0.0, 4.0 * KIB]
@@ -453,7 +455,7 @@ class TestZero:
     def test_a_counter_that_stands_still_has_become_worse_and_one_that_moves_again_better(self) -> None:
         counted = [1000.0, 1010.0, 990.0, 1005.0, 1000.0, 1002.0]
         stopped = decide.compare(looked(NOT_AT_ALL, counted, "counter.inserts"))
-        assert (stopped.decision, stopped.reason[:5]) == (Decision.REGRESSED, "-99 %")
+        assert (stopped.decision, of_metric(stopped)[:5]) == (Decision.REGRESSED, "-99 %")
         assert decide.compare(looked(counted, NOT_AT_ALL, "counter.inserts")).decision is Decision.IMPROVED
         assert decide.compare(looked(NOT_AT_ALL, NOT_AT_ALL, "counter.inserts")).decision is Decision.PASSED
 
@@ -483,7 +485,7 @@ class TestFewPairs:
         one, beside = (decide.compare(looked(new, [1.0] * len(new), alpha=alpha)) for new in ([ratio], [ratio, 1.0]))
         assert [one.decision, beside.decision] == [Decision.INCONCLUSIVE] * 2
         assert [one.beyond, beside.beyond] == [True, False]
-        assert one.reason.startswith("the estimate +")
+        assert of_metric(one).startswith("the estimate +")
         if ratio >= 4:
             assert decide.compare(looked([ratio] * 2, [1.0] * 2, alpha=alpha)).decision is Decision.REGRESSED
 
@@ -537,12 +539,12 @@ class TestSuspect:
         verdict = decide.compare(self.suspected(count))
         assert verdict.decision is Decision.SUSPECT
         level = decide.suspect_level(0.01 / 20)
-        assert re.match(r"\+\S+ % is beyond \+2 %: p = ", verdict.reason)
-        assert f" p = {verdict.p_fail:.2g}, limit {level:.2g}; " in verdict.reason
+        assert re.match(r"\+\S+ % is beyond \+2 %: p = ", of_metric(verdict))
+        assert f" p = {verdict.p_fail:.2g}, limit {level:.2g}; " in of_metric(verdict)
         assert verdict.more is not None
         assert count + verdict.more in LOOKS
         plural = "" if verdict.more == 1 else "s"
-        assert verdict.reason.endswith(f"; about {verdict.more} more pair{plural} would settle it")
+        assert of_metric(verdict).endswith(f"; about {verdict.more} more pair{plural} would settle it")
 
     def test_while_more_pairs_may_follow_nothing_is_suspect(self) -> None:
         verdict = decide.compare(msgspec.structs.replace(self.suspected(), final=False))
@@ -566,7 +568,7 @@ class TestSuspect:
         assert not any(each.beyond for each in unchanged)
         open_one = next(each for each in slower if each.beyond)
         assert open_one.decision is Decision.INCONCLUSIVE
-        assert open_one.reason.startswith("the estimate +")
+        assert of_metric(open_one).startswith("the estimate +")
 
     @pytest.mark.parametrize(
         ("inside", "outside"),
@@ -635,7 +637,7 @@ class TestLooks:
         going_on, ended = (decide.compare(constant(math.exp(log + 1e-6), count, final=each)) for each in (False, True))
         assert going_on.decision is Decision.INCONCLUSIVE
         assert (ended.decision, ended.launches) == (Decision.REGRESSED, count)
-        assert ended.reason.endswith(f"limit {level:.2g}")
+        assert of_metric(ended).endswith(f"limit {level:.2g}")
 
     def test_which_looks_are_due(self) -> None:
         def due(there: int, *, final: bool, at_most: int = 80) -> list[int]:
@@ -660,7 +662,7 @@ class TestLooks:
                 elif verdict.more is not None:
                     advised += 1
                     assert count + verdict.more in LOOKS
-                    assert f" needs about {verdict.more} more pair" in verdict.reason
+                    assert f" needs about {verdict.more} more pair" in of_metric(verdict)
         assert advised >= 8
 
     def test_the_advised_number_settles_it(self) -> None:
@@ -693,7 +695,7 @@ class TestLooks:
                     assert 0 < verdict.p_fail <= 1
                     assert 0 < verdict.p_pass <= 1
                     assert 0 < verdict.ratio.low <= verdict.ratio.value <= verdict.ratio.high < math.inf
-                    assert "nan" not in verdict.reason
+                    assert "nan" not in of_metric(verdict)
 
 
 @pytest.mark.parametrize("of", [normal, heavy])
@@ -785,7 +787,7 @@ class TestRuledOut:
         if verdict.ruled_out is not None and verdict.ratio is not None:  # what is seen is never ruled out
             seen = 1 / verdict.ratio.value if metrics.is_gain(metric) else verdict.ratio.value
             assert 1 + verdict.ruled_out > seen
-        said = re.search(r"rules out ([+-][\d.]+)", verdict.reason)
+        said = re.search(r"rules out ([+-][\d.]+)", of_metric(verdict))
         assert said is None or verdict.decision is Decision.INCONCLUSIVE
         if said and verdict.ruled_out is not None and not metrics.by_difference(metric):
             worse = 1 + verdict.ruled_out
@@ -818,10 +820,11 @@ class TestRuledOut:
     def test_an_open_metric_says_what_it_rules_out_and_what_its_effect_needs(self) -> None:
         verdict = decide.compare(constant(1.0, 2, pair_s=5.0))
         assert (
-            verdict.reason == f"rules out +6 %; +5 % needs about {verdict.more} more pairs, {5 * (verdict.more or 0)} s"
+            of_metric(verdict)
+            == f"rules out +6 %; +5 % needs about {verdict.more} more pairs, {5 * (verdict.more or 0)} s"
         )
         worse = decide.compare(constant(1.1, 3, pair_s=60.0))
-        assert worse.reason == (
+        assert of_metric(worse) == (
             "the estimate +10 % is worse than the effect +5 %; rules out +16 %; whether it is beyond +2 % needs about "
             f"{worse.more} more pairs, {worse.more} min"
         )
@@ -829,7 +832,7 @@ class TestRuledOut:
     def test_one_pair_rules_out_nothing(self) -> None:
         verdict = decide.compare(constant(1.0, 1, effect=0.5))
         assert (verdict.decision, verdict.ruled_out) == (Decision.INCONCLUSIVE, None)
-        assert verdict.reason == f"1 pair rules out nothing; +50 % needs about {verdict.more} more pairs"
+        assert of_metric(verdict) == f"1 pair rules out nothing; +50 % needs about {verdict.more} more pairs"
 
     def test_noise_never_widens_the_effect(self) -> None:
         """13 % slower in two noisy pairs, with an interval from -26 % to +32 %, passed as `judged at +25 %`."""
@@ -902,12 +905,13 @@ class TestRequire:
     def test_neither_holds_nor_breaks(self) -> None:
         verdict = self.required([0.0] * 40)
         assert (verdict.decision, verdict.launches) == (Decision.INCONCLUSIVE, 40)
-        assert verdict.reason.startswith("it held in 0 of 40 rounds; more rounds are unlikely to settle it")
+        assert of_metric(verdict).startswith("it held in 0 of 40 rounds; more rounds are unlikely to settle it")
 
     def test_says_why_it_is_broken(self) -> None:
         verdict = self.required([1.6, 1.5, 1.7, 1.6])
         assert re.fullmatch(
-            rf"it did not hold in {verdict.launches} of {verdict.launches} rounds: p = \S+, limit \S+", verdict.reason
+            rf"it did not hold in {verdict.launches} of {verdict.launches} rounds: p = \S+, limit \S+",
+            of_metric(verdict),
         )
 
     def test_is_the_test_of_pairs_against_nothing(self) -> None:
@@ -922,7 +926,7 @@ class TestRequire:
 
     def test_no_launch_gave_a_value(self) -> None:
         verdict = self.required([])
-        assert (verdict.decision, verdict.reason) == (Decision.INCONCLUSIVE, "no launch gave a value")
+        assert (verdict.decision, of_metric(verdict)) == (Decision.INCONCLUSIVE, "no launch gave a value")
         assert verdict.contract == self.TEXT
 
     def test_a_factor_of_one_and_a_half_passes_in_one_round_and_breaks_in_two(self) -> None:
@@ -970,7 +974,7 @@ class TestRequire:
         assert ended.more is not None
         assert 3 + ended.more in LOOKS
         plural = "" if ended.more == 1 else "s"
-        assert ended.reason == f"it held in 0 of 3 rounds; about {ended.more} more round{plural} would settle it"
+        assert of_metric(ended) == f"it held in 0 of 3 rounds; about {ended.more} more round{plural} would settle it"
 
     def test_what_breaks_needs_more_rounds_than_what_holds(self) -> None:
         """A false alarm is to be rarer than a pass that misses something."""
@@ -1005,7 +1009,7 @@ class TestRefused:
         verdict = decide.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=level), 0.25)
         assert verdict is not None
         assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
-        assert verdict.reason.startswith(
+        assert of_metric(verdict).startswith(
             "the lock probe slowed it 1.42x (limit 1.25x, ftgate_probe_cost): the waits are not the workload's alone"
         )
 
@@ -1018,18 +1022,18 @@ class TestRefused:
         cost = Interval(value=2.0, low=1.9, high=2.1, level=0.95)
         found = {metric: decide.refused(metric, cost, 0.25) for metric in Metric}
         assert all(
-            verdict is not None and "slowed it 2.00x (limit 1.25x, ftgate_probe_cost)" in verdict.reason
+            verdict is not None and "slowed it 2.00x (limit 1.25x, ftgate_probe_cost)" in of_metric(verdict)
             for verdict in found.values()
         )
         memory = found[Metric.USS]
         assert memory is not None
-        assert memory.reason.startswith("memory sampling slowed it")
+        assert of_metric(memory).startswith("memory sampling slowed it")
 
 
 def metric(decision: Decision, kind: str = Metric.WALL, reason: str = "", ratio: float | None = None) -> MetricVerdict:
     """A verdict; of a `ratio` the interval reaches one percent to both sides."""
     interval = None if ratio is None else Interval(value=ratio, low=ratio - 0.01, high=ratio + 0.01, level=0.95)
-    return MetricVerdict(metric=kind, decision=decision, reason=reason, ratio=interval)
+    return MetricVerdict(metric=kind, decision=decision, reasons=told(reason), ratio=interval)
 
 
 class TestJudge:
@@ -1072,15 +1076,17 @@ class TestJudge:
             metric(Decision.INCONCLUSIVE, Metric.WALL, "who knows"),
         ]
         verdict = decide.judge(metrics, Basis(baseline="baselines/test_x.json", commit="abc"))
-        assert verdict.reason == "wall: slow; uss: large"
+        assert of_cell(verdict) == "wall: slow; uss: large"
         assert verdict.metrics == tuple(metrics)
         assert (verdict.basis, verdict.why) == ("", "")
         assert (verdict.baseline, verdict.commit) == ("baselines/test_x.json", "abc")
 
     def test_a_contract_is_named_by_its_text_and_the_road_is_kept(self) -> None:
-        broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, reason="no", contract="scaling > 1.6")
+        broken = MetricVerdict(
+            metric=Metric.CONTRACT, decision=Decision.BROKEN, reasons=told("no"), contract="scaling > 1.6"
+        )
         verdict = decide.judge([broken], Basis(basis="paired", why="asked for"))
-        assert verdict.reason == "scaling > 1.6: no"
+        assert of_cell(verdict) == "scaling > 1.6: no"
         assert (verdict.basis, verdict.why) == ("paired", "asked for")
 
 
@@ -1103,7 +1109,7 @@ class TestExplained:
             assert verdict.decision is time.decision
             found = verdict.metrics[1]
             assert found.decision is Decision.PASSED
-            assert found.reason == "-37 % is beyond -2 %; the cell's own time is not worse"
+            assert of_metric(found) == "-37 % is beyond -2 %; the cell's own time is not worse"
             assert found.ratio is not None
 
     @pytest.mark.parametrize("name", DERIVED)
@@ -1120,7 +1126,10 @@ class TestExplained:
         derived = metric(Decision.REGRESSED, name, "fell", ratio=0.9)
         for others in ([], [metric(Decision.INCONCLUSIVE, ratio=1.0)], [metric(Decision.REGRESSED, Metric.USS)]):
             found = decide.explained([*others, derived])[-1]
-            assert (found.decision, found.reason) == (Decision.INCONCLUSIVE, "fell; no time is known to be worse")
+            assert (found.decision, of_metric(found)) == (
+                Decision.INCONCLUSIVE,
+                "fell; no time is known to be worse",
+            )
 
     def test_what_is_measured_itself_fails_alone(self) -> None:
         time = metric(Decision.PASSED, ratio=0.9)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
+from report_by_hand import told
 from values import entry, held, probed, read, sample_of, timed
 
 from pytest_ftgate.judge import judge as judge_module
@@ -28,6 +29,7 @@ from pytest_ftgate.kit.values import Interval, Metric, Threshold
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
+from pytest_ftgate.report.reasons import of_cell, of_metric
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -408,7 +410,7 @@ class TestVerdict:
         found = verdict(with_reference(measured(rounds=26, wall=1.2)))
         assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "paired", "--ftgate-against main")
         assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
-        assert found.reason.startswith("wall: +2")
+        assert of_cell(found).startswith("wall: +2")
         assert set(by_metric(found)) == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
         assert by_metric(found)[Metric.USS].decision is Decision.PASSED
         assert verdict(with_reference(measured(rounds=26))).decision is Decision.PASSED
@@ -520,8 +522,8 @@ class TestVerdict:
         dated = [msgspec.structs.replace(each, started_at=at) for each, at in zip(sample.launches, began, strict=True)]
         wall = by_metric(verdict(sample.with_launches("time", dated)))[Metric.WALL]
         assert wall.more is not None
-        assert wall.reason.endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
-        assert by_metric(verdict(sample))[Metric.WALL].reason.endswith(f" needs about {wall.more} more pairs")
+        assert of_metric(wall).endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
+        assert of_metric(by_metric(verdict(sample))[Metric.WALL]).endswith(f" needs about {wall.more} more pairs")
         third = msgspec.structs.replace(dated[0], order=2, started_at="2026-01-02T03:04:04+00:00")
         paces = [read(sample.with_launches("time", each)).round_s for each in (dated[:1], dated, [*dated, third])]
         assert paces == [0.0, 2.0, 2.0]
@@ -582,7 +584,7 @@ class TestVerdict:
         assert found.decision is Decision.INCONCLUSIVE
         wall = by_metric(found)[Metric.WALL]
         assert wall.launches == 12
-        assert wall.reason.startswith("nothing is stored of it")
+        assert of_metric(wall).startswith("nothing is stored of it")
         assert by_metric(found)[Metric.USS].decision is Decision.PASSED
 
     def test_a_cell_that_is_its_reference_is_unchanged_and_its_contracts_are_judged(self) -> None:
@@ -608,7 +610,7 @@ class TestVerdict:
             lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]
             found = verdict(lost, compared_with=compared_with)
             assert found.decision is Decision.INCONCLUSIVE
-            assert found.reason == f"{metric}: the reference has figures and this run has none: {why}"
+            assert of_cell(found) == f"{metric}: the reference has figures and this run has none: {why}"
             assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
@@ -651,7 +653,7 @@ class TestVerdict:
                 patch.setattr(Values, cost, dear)
                 found = by_metric(verdict(sample))
             assert found[metric].decision is Decision.INCONCLUSIVE
-            assert "ftgate_probe_cost" in found[metric].reason
+            assert "ftgate_probe_cost" in of_metric(found[metric])
             others = {each.decision for each in found.values() if each.metric in (Metric.USS, Metric.LOCK_WAIT)}
             assert Decision.REGRESSED in others
         monkeypatch.setattr(Values, "memory_cost", dear)
@@ -671,12 +673,12 @@ class TestVerdict:
             named["compared_with"] = stored(measured(seed="old", control=True))
         found = by_metric(verdict(sample, **named))
         assert found[Metric.LOCK_WAIT].decision is Decision.INCONCLUSIVE
-        assert found[Metric.LOCK_WAIT].reason == error.reason
+        assert of_metric(found[Metric.LOCK_WAIT]) == error.reason
         assert Metric.WALL in found
         assert found[Metric.USS].decision is not Decision.PASSED
         gone = msgspec.structs.replace(measured(rounds=26, locks=0), locks_error=error)
         other = msgspec.structs.replace(measured(rounds=26), reference=gone)
-        assert by_metric(verdict(other))[Metric.LOCK_WAIT].reason == f"the reference: {error.reason}"
+        assert of_metric(by_metric(verdict(other))[Metric.LOCK_WAIT]) == f"the reference: {error.reason}"
 
     def test_a_contract_about_lock_wait_says_that_a_lock_launch_failed(self) -> None:
         error = WorkloadError(reason="with the lock probe: hung")
@@ -685,7 +687,7 @@ class TestVerdict:
         spec = msgspec.structs.replace(declared(), contracts=tuple(DeclaredContract(text=text) for text in texts))
         waits, wall = verdict(sample, spec=spec).metrics
         assert (waits.decision, waits.more) == (Decision.INCONCLUSIVE, 0)
-        assert waits.reason == f"{sample.cell.label}: {error.reason}"
+        assert of_metric(waits) == f"{sample.cell.label}: {error.reason}"
         assert wall.decision is Decision.PASSED
 
     def test_thresholds_of_the_decorator_hold_below_those_of_the_command_line(self) -> None:
@@ -722,8 +724,8 @@ class TestContracts:
         assert (holds.decision, holds.basis, holds.why) == (Decision.PASSED, "", nothing.why)
         broken = verdict(measured(rounds=20), compared_with=nothing, spec=declared("wall < 15 ms"))
         assert broken.decision is Decision.BROKEN
-        assert broken.reason.startswith("wall < 15 ms: ")
-        assert "20 ms against 15 ms; it did not hold in 13 of 13 rounds: p = " in broken.reason
+        assert of_cell(broken).startswith("wall < 15 ms: ")
+        assert "20 ms against 15 ms; it did not hold in 13 of 13 rounds: p = " in of_cell(broken)
 
     def test_one_about_memory_needs_few_rounds_near_its_limit(self) -> None:
         """Memory varies less from round to round than time: 5 % over the limit are seen in a few."""
@@ -767,12 +769,12 @@ class TestContracts:
         assert verdict(*samples, spec=spec, compared_with=nothing).decision is Decision.BROKEN
         found = verdict(samples[0], failed, spec=spec, compared_with=nothing)
         assert found.decision is Decision.INCONCLUSIVE
-        assert found.reason.endswith(f"{FORK.label} could not be measured")
+        assert of_cell(found).endswith(f"{FORK.label} could not be measured")
 
     def test_a_name_that_no_launch_has_is_named(self) -> None:
         found = verdict(measured(rounds=20), spec=declared("timer.ack_wait < 1 s"))
         assert found.decision is Decision.INCONCLUSIVE
-        assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
+        assert of_cell(found) == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
 
 
 # -- doubts -------------------------------------------------------------------------------------------------------
@@ -781,7 +783,7 @@ class TestContracts:
 def judged(
     metric: Metric, decision: Decision, *, launches: int = 12, reason: str = "+30 %", contract: str = ""
 ) -> MetricVerdict:
-    return MetricVerdict(metric=metric, decision=decision, launches=launches, reason=reason, contract=contract)
+    return MetricVerdict(metric=metric, decision=decision, launches=launches, reasons=told(reason), contract=contract)
 
 
 class TestDoubted:
@@ -811,7 +813,7 @@ class TestDoubted:
     @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING])
     def test_a_paired_regression_is_suspect_and_one_by_stored_figures_stands(self, metric: Metric) -> None:
         found = self.doubted(judged(metric, Decision.REGRESSED))
-        assert found.metrics[0].reason.startswith(f"+30 %; in doubt: {self.WAITING}")
+        assert of_metric(found.metrics[0]).startswith(f"+30 %; in doubt: {self.WAITING}")
         derived = metric == Metric.SCALING  # alone it explains nothing
         assert found.decision is (Decision.INCONCLUSIVE if derived else Decision.SUSPECT)
         one = judged(metric, Decision.REGRESSED)
@@ -826,7 +828,7 @@ class TestDoubted:
     def test_a_contract_about_a_cell_by_itself_is_not_believed_where_the_machine_is_not(self) -> None:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="wall < 15 ms")
         found = self.doubted(broken, paired="", crowded="")
-        assert (found.decision, found.metrics[0].reason) == (
+        assert (found.decision, of_metric(found.metrics[0])) == (
             Decision.INCONCLUSIVE,
             f"+30 %; in doubt: {self.UNSTEADY}",
         )
@@ -838,7 +840,10 @@ class TestDoubted:
     def test_a_contract_between_neighbours_is_not_believed_where_others_take_their_cores(self, text: str) -> None:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
         found = self.doubted(broken, paired="", alone="")
-        assert (found.decision, found.metrics[0].reason) == (Decision.INCONCLUSIVE, f"+30 %; in doubt: {self.CROWDED}")
+        assert (found.decision, of_metric(found.metrics[0])) == (
+            Decision.INCONCLUSIVE,
+            f"+30 %; in doubt: {self.CROWDED}",
+        )
         assert self.doubted(broken, crowded="").metrics == (broken,)
 
     @pytest.mark.parametrize("text", ["uss < 1 MiB", "threads.uss < processes[fork].uss", "gil == off"])

@@ -35,6 +35,7 @@ from pytest_ftgate.model.sample import (
 )
 from pytest_ftgate.model.spec import Cell, Executor, Program, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict
+from pytest_ftgate.report import reasons
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import Store
@@ -152,11 +153,11 @@ def test_whatever_has_a_row_gates_against_a_reference(name: str) -> None:
     against = ComparedWith(basis="paired", baseline="main", commit=COMMIT)
     same = msgspec.structs.replace(sample(cell), reference=sample(cell))
     (held,) = judged(name, same, against)
-    assert held.decision is Decision.PASSED, held.reason
+    assert held.decision is Decision.PASSED, reasons.of_metric(held)
     slower = msgspec.structs.replace(sample(cell, 2.0), reference=sample(cell))
     (failed,) = judged(name, slower, against)
     explains = metrics.row(name).explains
-    assert failed.decision is (Decision.INCONCLUSIVE if explains else Decision.REGRESSED), failed.reason
+    assert failed.decision is (Decision.INCONCLUSIVE if explains else Decision.REGRESSED), reasons.of_metric(failed)
     assert failed.metric == name
     if explains:  # what is derived from times fails with the time alone
         with_time, time = judged(name, slower, against, Metric.WALL)
@@ -181,11 +182,11 @@ def test_whatever_has_a_row_gates_against_what_is_stored(tmp_path: Path, name: s
     cell = cell_for(name)
     compared_with = stored(tmp_path, sample(cell))
     (held,) = judged(name, sample(cell), compared_with)
-    assert held.decision is Decision.PASSED, held.reason
+    assert held.decision is Decision.PASSED, reasons.of_metric(held)
     (failed,) = judged(name, sample(cell, 4.0), compared_with)
     explains = metrics.row(name).explains
-    assert failed.decision is (Decision.INCONCLUSIVE if explains else Decision.REGRESSED), failed.reason
-    assert ("no time is known to be worse" in failed.reason) is explains
+    assert failed.decision is (Decision.INCONCLUSIVE if explains else Decision.REGRESSED), reasons.of_metric(failed)
+    assert ("no time is known to be worse" in reasons.of_metric(failed)) is explains
 
 
 @pytest.mark.parametrize("name", NAMES)

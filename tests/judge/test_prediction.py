@@ -18,6 +18,7 @@ from pytest_ftgate.judge.decide import MOVED, split_alpha, suspect_level
 from pytest_ftgate.judge.limits import effective
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.verdict import Comparison, Decision, Limits, MetricVerdict
+from pytest_ftgate.report.reasons import of_metric
 
 STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
 ALPHA, BETA = 5e-4, 0.04
@@ -72,13 +73,13 @@ class TestLimits:
             assert verdict.decision is decision
             assert verdict.ratio is not None
             assert verdict.ratio.low < factor / 1.0025 < verdict.ratio.high
-        assert predicted(1.0, recordings).reason == ""
+        assert of_metric(predicted(1.0, recordings)) == ""
 
     def test_the_reason_says_how_many_and_how_far(self) -> None:
         verdict = predicted(1.08, [STORED, STORED], effect=0.1)
         match = re.fullmatch(
             r"stored figures hardly tell so small a change; the figures of 2 days only show a change beyond \+(\S+) %",
-            verdict.reason,
+            of_metric(verdict),
         )
         assert match
         assert verdict.decision is Decision.INCONCLUSIVE
@@ -94,7 +95,7 @@ class TestLimits:
         open_one = predict(new, [times(1.0)])
         assert open_one.decision is Decision.INCONCLUSIVE
         match = re.match(
-            r"record on (\d+) more days? \(pytest --ftgate-update=all\); the figures of 1 day ", open_one.reason
+            r"record on (\d+) more days? \(pytest --ftgate-update=all\); the figures of 1 day ", of_metric(open_one)
         )
         assert match
         wall, needed = metrics.row(Metric.WALL), 1 + int(match[1])
@@ -111,7 +112,7 @@ class TestLimits:
         found = predict(new, wild)
         assert found.decision is Decision.INCONCLUSIVE
         more = " or with more launches (--ftgate-test-time)" if launches < prediction.MOST_LAUNCHES else ""
-        assert found.reason.startswith(
+        assert of_metric(found).startswith(
             f"measure on a quieter machine{more}: the launches scatter too much; the figures"
         )
         steady = predict(of([float(np.median(new.new))] * launches), [(1.0,) * 5] * 3)
@@ -122,14 +123,16 @@ class TestLimits:
         new = of(times(1.35), computing=1.0)
         found = predict(new, [STORED] * 12, 4.0)
         assert found.decision is Decision.INCONCLUSIVE
-        assert found.reason.startswith("measure on a quieter machine: other work may have moved the times; the figures")
+        assert of_metric(found).startswith(
+            "measure on a quieter machine: other work may have moved the times; the figures"
+        )
         assert predict(new, [STORED] * 12).decision is Decision.REGRESSED
 
     def test_a_commit_is_named_first_where_there_is_one(self) -> None:
         for new, other in ((times(1.0), ", or record on"), (times(1.12), ": stored figures hardly tell")):
             comparison = msgspec.structs.replace(of(new, computing=1.0), recordings=(STORED,), reference=STORED)
             found = prediction.predict(comparison, commit=True)
-            assert found.reason.startswith(f"compare with a commit (--ftgate-against=REV){other}")
+            assert of_metric(found).startswith(f"compare with a commit (--ftgate-against=REV){other}")
 
     def test_one_launch_fails_nothing(self) -> None:
         """Launches of 0.2 ms, with two iterations, of unchanged code: 1.27 to 1.7 times the stored one were seen."""
@@ -137,7 +140,7 @@ class TestLimits:
             verdict = predict(of([factor], final=True), [[1.0]])
             assert verdict.decision is Decision.INCONCLUSIVE, factor
             assert verdict.beyond is (factor >= 1.3)
-            assert "by one launch, which may have been disturbed" in verdict.reason
+            assert "by one launch, which may have been disturbed" in of_metric(verdict)
             assert verdict.ruled_out is None
         alone = predict(of([20.0], final=True), [STORED] * 5)
         assert (alone.decision, alone.beyond) == (Decision.INCONCLUSIVE, True)
@@ -229,7 +232,7 @@ class TestLimits:
             if decision is Decision.SUSPECT:
                 assert re.fullmatch(
                     r"\+100 % is beyond \+73.4 %, the limit of a likely regression by what is stored of 1 day",
-                    found.reason,
+                    of_metric(found),
                 )
                 assert found.allowed == pytest.approx(1.734)
                 assert found.effect == pytest.approx(1.15)

@@ -20,6 +20,7 @@ from pytest_ftgate.judge.values import TestValues
 from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.report.json import parse
+from pytest_ftgate.report.reasons import of_metric
 
 ROOT = Path(__file__).parents[2]
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
@@ -90,7 +91,11 @@ def _told_at(row: Row, judged: MetricVerdict, test: TestValues) -> Outcome:
     if values and max(values) < 0:
         return None
     disturbed = unfit(row.conditions, UNPAIRED)
-    return Inconclusive(f"{judged.reason}; {disturbed}") if disturbed or not values else AssertionError(judged.reason)
+    return (
+        Inconclusive(f"{of_metric(judged)}; {disturbed}")
+        if disturbed or not values
+        else AssertionError(of_metric(judged))
+    )
 
 
 def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:

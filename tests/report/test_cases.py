@@ -18,15 +18,15 @@ from pytest_ftgate.features import markdown
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Cause, Explanation, Figures, MovedSite, Part, Report, Row, Shortfall
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Reason, Verdict, Why
 from pytest_ftgate.report import said, terminal
 
 REGRESSED, PASSED = Decision.REGRESSED, Decision.PASSED
 WHY = "--ftgate-against main; encode() in words.py differs"
 PAIRED = Basis(basis="paired", why=WHY, baseline=f"main ({COMMIT[:10]})", commit=COMMIT)
 HELD = Basis(why="nothing is stored for it")
-BROKEN = "1.04x against 1.50x; it did not hold in 9 of 9 rounds: p = 0.0002, limit 0.001"
-OPEN = "rules out +14 %; +5 % needs about 5 more pairs, 38 s"
+BROKEN = (Reason(code=Why.NOT_HELD, counts=(9, 9), level=0.001),)
+OPEN = (Reason(code=Why.RULES_OUT), Reason(code=Why.NEEDS_TO_PASS, seconds=38.0))
 
 
 def judged(metric: str, decision: Decision, was: float, now: float, spread: float, **fields: Any) -> MetricVerdict:
@@ -113,7 +113,14 @@ def start() -> list[Row]:
 
 def contract() -> list[Row]:
     broken = MetricVerdict(
-        metric=Metric.CONTRACT, decision=Decision.BROKEN, contract="threads.scaling >= 1.5", reason=BROKEN, launches=9
+        metric=Metric.CONTRACT,
+        decision=Decision.BROKEN,
+        contract="threads.scaling >= 1.5",
+        reasons=BROKEN,
+        p_fail=0.0002,
+        launches=9,
+        now=1.04,
+        was=1.5,
     )
     locked = Explanation(sites=(MovedSite(name="parsers.py:7 Lock", before=0.0, after=0.48),))
     return [row("threads", 2, broken, basis=HELD, explanation=locked)]
@@ -126,7 +133,10 @@ def recording() -> list[Row]:
 
 def undecided() -> list[Row]:
     short = Shortfall(rounds=2, needed=7, cells=2, option="--ftgate-test-time", given_s=30, wanted_s=105)
-    noisy = (wall(Decision.INCONCLUSIVE, 4.2, now, 0.08, reason=OPEN, more=5, ruled_out=0.14) for now in (4.3, 4.25))
+    noisy = (
+        wall(Decision.INCONCLUSIVE, 4.2, now, 0.08, reasons=OPEN, more=5, ruled_out=0.14, effect=1.05)
+        for now in (4.3, 4.25)
+    )
     return [row("threads", workers, each, shortfall=short) for workers, each in enumerate(noisy, 1)]
 
 

@@ -9,7 +9,7 @@ from report_by_hand import of_rows
 
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Row, Shard, Shortfall
-from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Reason, Verdict, Why
 from pytest_ftgate.report import said
 
 
@@ -69,11 +69,11 @@ def test_of_cells_that_stored_figures_left_open_it_says_what_decides_them() -> N
         decision=Decision.INCONCLUSIVE,
         ratio=Interval(value=1.0, low=0.8, high=1.25, level=0.95),
         more=0,
-        reason="record on 2 more days; the figures of 1 day only show a change beyond +28 %",
+        reasons=(Reason(code=Why.MORE_DAYS, counts=(2,)), Reason(code=Why.PREDICTED_OPEN, counts=(1,), limit=1.28)),
     )
     verdict = msgspec.structs.replace(row.verdict, basis="stored", metrics=(wall,))
     found = said.undecided(of_rows(msgspec.structs.replace(row, verdict=verdict)))
-    assert "0 of 1 compared cell; record on 2 more days; the run fails" in found
+    assert "0 of 1 compared cell; record on 2 more days (pytest --ftgate-update=all); the run fails" in found
 
 
 def test_of_cells_that_lack_time_the_one_that_lacks_most_is_said() -> None:

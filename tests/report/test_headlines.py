@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 import report_by_hand
-from report_by_hand import cell
+from report_by_hand import cell, told
 from values import iteration
 
 from golden import check_golden
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
-from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Reason, Verdict, Why
 from pytest_ftgate.report.said import (
     block_of,
     error_text,
@@ -57,18 +57,37 @@ def waits(value: float, **fields: Any) -> MetricVerdict:
     return MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.REGRESSED, points=points, **fields)
 
 
-def contract(text: str, reason: str) -> Row:
-    broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, contract=text, reason=reason)
-    return of(Decision.BROKEN, broken, reason=reason)
+def contract(text: str, *reasons: Reason, **fields: Any) -> Row:
+    broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, contract=text, reasons=reasons, **fields)
+    return of(Decision.BROKEN, broken)
 
 
-SLOWER = judged(Metric.WALL, Decision.REGRESSED, 2.82, allowed=1.02, reason="a long one", now=12.3e6, was=4.36e6)
+SLOWER = judged(
+    Metric.WALL,
+    Decision.REGRESSED,
+    2.82,
+    allowed=1.02,
+    reasons=(Reason(code=Why.BEYOND, level=0.01),),
+    now=12.3e6,
+    was=4.36e6,
+)
 TAIL = judged(Metric.TAIL, Decision.REGRESSED, 1.6, now=28.6e6, was=10e6, wall_growth=1.79)
-SETTLES = "rules out +21 %; +5 % needs about 14 more pairs, 40 s"
+RULES_OUT, HELD = Reason(code=Why.RULES_OUT), Reason(code=Why.NOT_HELD, counts=(9, 9), level=0.01)
+SETTLES = (RULES_OUT, Reason(code=Why.NEEDS_TO_PASS, seconds=40.0))
 OPEN = (
-    MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the lock probe slowed it"),
-    judged(Metric.WALL, Decision.INCONCLUSIVE, 1.03, reason=SETTLES, more=14, now=12.3e6, was=12e6),
-    judged(Metric.USS, Decision.INCONCLUSIVE, 1.01, reason="rules out +9 %", more=2),
+    MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reasons=told("the lock probe slowed it")),
+    judged(
+        Metric.WALL,
+        Decision.INCONCLUSIVE,
+        1.03,
+        reasons=SETTLES,
+        more=14,
+        ruled_out=0.21,
+        effect=1.05,
+        now=12.3e6,
+        was=12e6,
+    ),
+    judged(Metric.USS, Decision.INCONCLUSIVE, 1.01, reasons=(RULES_OUT,), ruled_out=0.09, more=2),
 )
 ROWS = {
     "the figure first": of(
@@ -87,9 +106,9 @@ ROWS = {
     "nothing is known": of(Decision.REGRESSED, wall(None, None), basis="paired"),
     "beyond the body": of(Decision.REGRESSED, TAIL, basis="paired"),
     "a share, pair by pair": of(Decision.REGRESSED, waits(0.052, now=0.1, was=0.0), basis="paired"),
-    "a contract": contract("threads.scaling >= 1.6", "1.12x against 1.60x; it did not hold in 9 of 9 rounds"),
-    "a contract of two cells": contract("wall < 1.5 * serial.wall", "4 ms against 3 ms; it did not hold"),
-    "a contract of a state": contract("gil == off", "the GIL was on in 2 of 2 launches"),
+    "a contract": contract("threads.scaling >= 1.6", HELD, now=1.12, was=1.6),
+    "a contract of two cells": contract("wall < 1.5 * serial.wall", HELD, now=0.004, was=0.003),
+    "a contract of a state": contract("gil == off", Reason(code=Why.GIL, counts=(2, 2), name="on")),
     "a reason": of(Decision.NO_BASELINE, reason="none yet"),
 }
 
@@ -106,7 +125,7 @@ def test_a_change_is_as_severe_as_it_is_large_in_the_direction_of_what_is_worse(
     assert severity(of(Decision.REGRESSED, judged(Metric.WALL, Decision.PASSED, 3.0), slower)) == 0.5
     assert severity(of(Decision.REGRESSED, less)) == 1.0
     assert severity(of(Decision.REGRESSED, waits(0.23))) == 0.23
-    assert severity(contract("wall < 1 s", "so")) == severity(of(Decision.REGRESSED)) == 0
+    assert severity(contract("wall < 1 s", *told("so"))) == severity(of(Decision.REGRESSED)) == 0
 
 
 @pytest.mark.parametrize(

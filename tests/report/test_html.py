@@ -26,7 +26,7 @@ from pytest_ftgate.features.html import plots
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, Report, Row, Table
 from pytest_ftgate.model.sample import Launch, Sample
-from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.model.verdict import Decision, Reason, Verdict, Why
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import terminal
 
@@ -257,8 +257,10 @@ def test_an_error_says_whether_the_reference_has_it() -> None:
 def test_what_changed_stands_before_why_and_p_values_are_folded() -> None:
     table = report_by_hand.report().tables[0]
     row = table.rows[1]
-    reason = "+31.2 % is beyond +2 %: p = 0.00021, limit 0.0012"
-    judged = msgspec.structs.replace(row.verdict.metrics[0], reason=reason)
+    reason = "+31.2 % is beyond +2 %: p = 0.00016, limit 0.0012"
+    judged = msgspec.structs.replace(
+        row.verdict.metrics[0], reasons=(Reason(code=Why.BEYOND, level=0.0012),), allowed=1.02
+    )
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(judged,)))
     text = rendered(built(tables=(msgspec.structs.replace(table, rows=(row,)),)))
     failing = text.partition("What fails")[2].partition("</article>")[0]

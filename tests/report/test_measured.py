@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report_by_hand import cell, figures
+from report_by_hand import cell, figures, told
 from values import held, sample_of, timed
 
 from pytest_ftgate.kit.values import Interval
@@ -16,7 +16,7 @@ HOSTILE = "<b>&\x1b[31m\x00\x07\x9b\ud800\ufffe]]>\u202e"
 
 def test_no_property_holds_what_xml_cannot() -> None:
     error = WorkloadError(reason=f"the workload raised ValueError: {HOSTILE}", detail=f"printed {HOSTILE}")
-    broken = MetricVerdict(metric="contract", decision=Decision.BROKEN, contract=HOSTILE, reason=HOSTILE)
+    broken = MetricVerdict(metric="contract", decision=Decision.BROKEN, contract=HOSTILE, reasons=told(HOSTILE))
     verdict = Verdict(decision=Decision.ERROR, reason=HOSTILE, metrics=(broken,))
     shown = figures(1.0, 1.0, 10.0, 10.0)
     row = Row(cell=cell("t.py::test", "3.14t", "threads", 2), verdict=verdict, figures=shown, error=error)

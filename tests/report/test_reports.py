@@ -25,7 +25,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
-from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Outcome, Verdict
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Outcome, Reason, Verdict, Why
 from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.report.details import Style, phrases, short_path
@@ -187,28 +187,29 @@ def walls(*levels: float) -> list[Row]:
 
 
 def undecided(metric: str, more: int | None) -> MetricVerdict:
-    settles = f"+5 % needs about {more} more pairs" if more else "try a quieter machine"
+    settles = Reason(code=Why.NEEDS_TO_PASS if more else Why.SETTLES)
     return MetricVerdict(
         metric=metric,
         decision=Decision.INCONCLUSIVE,
         ratio=interval(1.03, 0.98, 1.08),
         p_fail=0.8,
         p_pass=0.3,
-        reason=f"rules out +20 %; {settles}",
+        reasons=(Reason(code=Why.RULES_OUT), settles),
         launches=3,
         more=more,
         ruled_out=0.2,
+        effect=1.05,
     )
 
 
-def contract(decision: Decision, text: str, reason: str) -> MetricVerdict:
-    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason=reason)
+def contract(decision: Decision, text: str, reason: Reason) -> MetricVerdict:
+    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reasons=(reason,))
 
 
 SLOWER = MetricVerdict(metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02)
 OPEN = tuple(undecided(metric, 14 - number) for number, metric in enumerate(("wall", "tail", "uss")))
-GIL = contract(Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches")
-LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds")
+GIL = contract(Decision.BROKEN, "gil == on", Reason(code=Why.GIL, counts=(5, 5), name="off"))
+LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", Reason(code=Why.HELD, counts=(0, 5)))
 SHORT = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
 NO_TEST = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
 SHALLOW = (
@@ -248,7 +249,7 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
     "known failures": ([known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")], {}),
     "a mended one": ([known(Decision.XPASSED, "one lock")], {}),
     "a regression and its limit": ([of(Decision.REGRESSED, metrics=(SLOWER,))], {}),
-    "a contract left open beside a broken one": ([of(Decision.BROKEN, GIL.reason, metrics=(GIL, LEFT))], {}),
+    "a contract left open beside a broken one": ([of(Decision.BROKEN, metrics=(GIL, LEFT))], {}),
     "a rerun with options of measuring": (
         [
             of(
@@ -703,12 +704,12 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     ("text", "said"),
     [
         ("", "r.json is not JSON"),
-        ('{"schema": 5,', "r.json is not JSON"),
+        ('{"schema": 6,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
         ("[" * 100_000, "r.json is not JSON"),
-        ("[]", "r.json has schema None, this pytest-ftgate reads 5"),
-        ('{"schema": 4}', "r.json has schema 4, this pytest-ftgate reads 5"),
-        ('{"schema": 5, "seed": 3}', "r.json is not a report: $: Object missing required field"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 6"),
+        ('{"schema": 5}', "r.json has schema 5, this pytest-ftgate reads 6"),
+        ('{"schema": 6, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

@@ -12,7 +12,7 @@ from report_by_hand import cell, figures, judged, of_rows
 
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Figures, Row
-from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Reason, Verdict, Why
 from pytest_ftgate.plugin.gate import LETTERS
 from pytest_ftgate.report import terminal
 
@@ -37,16 +37,14 @@ def of(decision: Decision, *judgements: MetricVerdict, **fields: object) -> Row:
 
 def contract(decision: Decision) -> MetricVerdict:
     text = "threads.scaling >= 1.6"
-    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason="1.12x in 16 of 16 launches")
+    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, now=1.12, was=1.6)
 
 
 KNOWN = Expected(decision=Decision.BROKEN, reason="GH-12: one lock for all shards", line=7)
 OWN = {
     Decision.SUSPECT: of(
         Decision.SUSPECT,
-        judged(
-            Metric.WALL, Decision.SUSPECT, 1.09, 0.06, 0.0, "+9.0 % is beyond +5 %; +5 % needs about 4 more pairs, 12 s"
-        ),
+        judged(Metric.WALL, Decision.SUSPECT, 1.09, 0.06, 0.0, Reason(code=Why.SETTLES)),
     ),
     Decision.UNCHANGED: of(
         Decision.UNCHANGED, reason="not measured: nothing that it runs or reads differs at main (1a2b3c4d5e)"

@@ -41,7 +41,7 @@ from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.spec import DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
-from pytest_ftgate.report import said
+from pytest_ftgate.report import reasons, said
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run.phase import LAUNCHES
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -120,7 +120,7 @@ def test_a_slower_cell_regresses_by_its_wall_time_beside_the_commit_of_its_basel
     outcome = project.run(day(cells_slower(1.3)))
     assert outcome.decision() is Decision.REGRESSED
     wall = outcome.metric(Metric.WALL)
-    assert outcome.reason().startswith(f"wall: {wall.reason}")
+    assert outcome.reason().startswith(f"wall: {reasons.of_metric(wall)}")
     assert wall.ratio is not None
     assert wall.ratio.value == pytest.approx(1.3, rel=0.01)
     assert wall.launches == 3
@@ -179,9 +179,9 @@ def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project:
     outcome = project.run(day(cells_slower(1.09)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
     wall = outcome.metric(Metric.WALL)
-    assert "rules out +" in wall.reason
+    assert "rules out +" in reasons.of_metric(wall)
     assert wall.more is not None
-    assert f" needs about {wall.more} more pair" in wall.reason
+    assert f" needs about {wall.more} more pair" in reasons.of_metric(wall)
     settled = project.run(day(cells_slower(1.09)), launches=wall.launches + wall.more)
     assert settled.decision() is Decision.REGRESSED
 
@@ -748,7 +748,7 @@ def test_a_figure_that_cost_too_much_to_see_is_not_judged(project: Project) -> N
     outcome = project.run(waiting(0.30, lambda at: 1.4 if at.side == "locks" else 1.0))
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert outcome.metric(Metric.WALL).decision is Decision.PASSED
-    assert "the lock probe slowed it 1.4" in outcome.metric(Metric.LOCK_WAIT).reason
+    assert "the lock probe slowed it 1.4" in reasons.of_metric(outcome.metric(Metric.LOCK_WAIT))
     dearer = project.run(waiting(0.30, lambda at: 1.4 if at.side == "locks" else 1.0), probe_cost=0.6)
     assert dearer.decision() is Decision.REGRESSED
 
@@ -761,7 +761,7 @@ def test_watching_that_cost_too_much_refuses_memory_alone(project: Project) -> N
     outcome = project.run(launcher, against="stored")
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert outcome.metric(Metric.USS).decision is Decision.INCONCLUSIVE
-    assert "1.5" in outcome.metric(Metric.USS).reason
+    assert "1.5" in reasons.of_metric(outcome.metric(Metric.USS))
 
 
 def test_worse_scaling_regresses_with_its_time_where_it_gates(project: Project) -> None:
@@ -797,7 +797,7 @@ def test_scaling_that_fell_because_one_worker_became_faster_fails_nothing(projec
     assert outcome.decision(one) is Decision.IMPROVED
     assert outcome.decision(four) is Decision.PASSED
     scaling = outcome.metric(Metric.SCALING, four)
-    assert scaling.reason.endswith("; the cell's own time is not worse")
+    assert reasons.of_metric(scaling).endswith("; the cell's own time is not worse")
 
 
 def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> None:
@@ -964,7 +964,7 @@ def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project:
     launcher.memory = lambda at: memory_of(20 * MIB if at.reference else None)
     outcome = project.run(launcher, against="main")
     assert outcome.decision() is Decision.INCONCLUSIVE
-    assert "the reference has figures and this run has none" in outcome.metric(Metric.USS).reason
+    assert "the reference has figures and this run has none" in reasons.of_metric(outcome.metric(Metric.USS))
 
 
 def test_the_same_code_on_a_slower_day_is_recorded_only_by_name(project: Project) -> None:
@@ -1033,7 +1033,7 @@ def test_scaling_is_held_against_what_the_machine_gives(project: Project, agains
     group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, contracts=(contract,)))
     holds = project.run(scaled(1.7), group, against=against)
     assert holds.metric(Metric.CONTRACT, four).decision is Decision.PASSED
-    shown = re.match(r"(\S+) against", holds.metric(Metric.CONTRACT, four).reason)
+    shown = re.match(r"(\S+) against", reasons.of_metric(holds.metric(Metric.CONTRACT, four)))
     assert shown is not None
     assert float(shown[1]) == pytest.approx(4 / 1.7, rel=0.02)
     broken = project.run(scaled(3.0), group, against=against)

@@ -36,7 +36,7 @@ from pytest_ftgate.model.report import Cause, CauseOf, Conditions, Moved, Row, S
 from pytest_ftgate.model.sample import Function, Held, Loads, LockHolder, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
-from pytest_ftgate.report import said
+from pytest_ftgate.report import reasons, said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner.protocol import MEASURED
@@ -91,7 +91,7 @@ class TestReferences:
         launcher.cpu_ns = cpu_of
         (row,) = finish(project.trial(launcher, THREADS_ALONE, against="main", launches=10)).values()
         wall = next(each for each in row.verdict.metrics if each.metric == "wall")
-        assert wall.reason.startswith("by CPU time, ") is computes
+        assert reasons.of_metric(wall).startswith("by CPU time, ") is computes
         assert wall.decision is (Decision.PASSED if computes else Decision.INCONCLUSIVE)
 
     def test_with_no_cell_left_nothing_begins(self, project: Project) -> None:

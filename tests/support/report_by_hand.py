@@ -31,7 +31,7 @@ from pytest_ftgate.model.report import (
 )
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, Timer, WaitsFor, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Param, Target
-from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Reason, Verdict, Why
 
 KIB = 2.0**10
 MIB = 2.0**20
@@ -138,8 +138,13 @@ def figures(ms: float, ratio: float, uss_mib: float, pss_mib: float, cores: floa
     )
 
 
+def told(text: str) -> tuple[Reason, ...]:
+    """A reason in these words."""
+    return (Reason(code=Why.PROBE_FAILED, text=text),) if text else ()
+
+
 def judged(
-    metric: Metric, decision: Decision, ratio: float, spread: float, p: float, reason: str = ""
+    metric: Metric, decision: Decision, ratio: float, spread: float, p: float, *reasons: Reason
 ) -> MetricVerdict:
     """One metric's verdict with an interval of +- spread, which rules out four times the spread."""
     interval = Interval(value=ratio, low=ratio - spread, high=ratio + spread, level=0.992)
@@ -150,8 +155,10 @@ def judged(
         ratio=interval,
         p_fail=fail,
         p_pass=settled,
-        reason=reason,
+        reasons=reasons,
         ruled_out=math.ceil(400 * spread) / 100,
+        effect=1.05 if decision is Decision.INCONCLUSIVE else None,
+        more={Decision.INCONCLUSIVE: 14, Decision.SUSPECT: 4}.get(decision),
     )
 
 
@@ -191,8 +198,8 @@ def tokenise() -> Table:
     light = judged(Metric.USS, Decision.PASSED, 1.0, 0.002, 0.0001)
     slower = judged(Metric.WALL, Decision.REGRESSED, 1.312, 0.031, 0.00016)
     larger = judged(Metric.USS, Decision.REGRESSED, 1.348, 0.004, 0.00003)
-    settle = "rules out +21 %; +5 % needs about 14 more pairs, 40 s"
-    unsure = judged(Metric.WALL, Decision.INCONCLUSIVE, 1.031, 0.051, 0.2, settle)
+    settle = (Reason(code=Why.RULES_OUT), Reason(code=Why.NEEDS_TO_PASS, seconds=40.0))
+    unsure = judged(Metric.WALL, Decision.INCONCLUSIVE, 1.031, 0.051, 0.2, *settle)
     faster = judged(Metric.WALL, Decision.IMPROVED, 0.871, 0.02, 0.0002)
     threads = cell(TOKENISE, "3.14t", "threads", 8)
     fallen = WorkloadError(reason="the workload raised ValueError in worker 3", detail=TRACEBACK)
@@ -207,15 +214,16 @@ def tokenise() -> Table:
         metric=Metric.CONTRACT,
         decision=Decision.BROKEN,
         contract="wall < 1.5 * threads.wall",
-        reason="it did not hold in 16 of 16 rounds: p = 1.5e-05, limit 0.0012",
+        reasons=(Reason(code=Why.NOT_HELD, counts=(16, 16), level=0.0012),),
+        p_fail=1.5e-05,
         launches=16,
     )
     nothing = "nothing is stored for it; record it with --ftgate-update"
-    broken = Verdict(decision=Decision.BROKEN, metrics=(held,), reason=held.reason, why=nothing)
+    broken = Verdict(decision=Decision.BROKEN, metrics=(held,), why=nothing)
     meant = Acceptance(
         cells=f"{TOKENISE}[3.14-threads-*]", metric="wall", reason="the index costs 8 %, see the design", commit=MEANT
     )
-    known = f"accepted by commit {MEANT[:10]}: {meant.reason}"
+    known = Reason(code=Why.ACCEPTED, name=MEANT, text=meant.reason)
     costly = judged(Metric.WALL, Decision.ACCEPTED, 1.083, 0.011, 0.0003, known)
     accepted = msgspec.structs.replace(verdict(Decision.ACCEPTED, costly, light), basis="paired", accepted=(meant,))
     busy = Conditions(span_s=61.0, cores=2, calibration_ns=(19_000_000,) * 6, steal=0.002, others=0.9, quota=0.0)
@@ -379,7 +387,7 @@ def cache_threads() -> tuple[Row, ...]:
     waiting = parted(Metric.LOCK_WAIT, Decision.REGRESSED, 0.0412, 0.021, 0.00018)
     worse = judged(Metric.SCALING, Decision.REGRESSED, 0.877, 0.03, 0.0003)
     passed = judged(Metric.WALL, Decision.PASSED, 1.004, 0.012, 0.0004)
-    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason=TOO_COSTLY)
+    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reasons=told(TOO_COSTLY))
     alone = probed(
         figures(12.1, 1.0, 12.3, 12.6, 0.99),
         lock_wait=0.0,

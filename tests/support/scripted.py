@@ -23,6 +23,7 @@ from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, parse_target
 from pytest_ftgate.model.verdict import Decision, MetricVerdict
+from pytest_ftgate.report import reasons
 from pytest_ftgate.run import run as run_module
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
@@ -104,7 +105,7 @@ class Outcome:
         return self.rows[nodeid].verdict.decision
 
     def reason(self, nodeid: str = THREADS) -> str:
-        return self.rows[nodeid].verdict.reason
+        return reasons.of_cell(self.rows[nodeid].verdict)
 
     def metric(self, metric: Metric, nodeid: str = THREADS) -> MetricVerdict:
         return next(found for found in self.rows[nodeid].verdict.metrics if found.metric == metric)

@@ -27,7 +27,7 @@ from pytest_ftgate.model.report import (
     WaitFigures,
 )
 from pytest_ftgate.model.sample import Launch, Timer, WorkloadError
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Reason, Verdict, Why
 
 TEST = "tests/test_words.py::test_tokenise"
 ALONE, EIGHT = (cell(TEST, "3.14t", "threads", workers) for workers in (1, 8))
@@ -93,7 +93,7 @@ def regressed() -> Row:
         ratio=interval(1.24, 1.233, 1.247, 0.992),
         p_fail=0.00016,
         p_pass=1.0,
-        reason="+24.0 % is beyond +2 %: p = 0.00016, limit 0.0012",
+        reasons=(Reason(code=Why.BEYOND, level=0.0012),),
         launches=3,
         ruled_out=0.25,
         allowed=1.02,
@@ -120,7 +120,7 @@ def regressed() -> Row:
         ratio=interval(2.5 / 3.05, 0.6, 1.07, 0.992),
         p_fail=0.02,
         p_pass=0.5,
-        reason="rules out -40 %; -5 % needs about 4 more pairs, 9 s",
+        reasons=(Reason(code=Why.RULES_OUT), Reason(code=Why.NEEDS_TO_PASS, seconds=9.0)),
         launches=3,
         more=4,
         ruled_out=0.67,

@@ -24,7 +24,7 @@ from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, listed, plain, split_nodeid
 from ..kit.values import Metric, grouped
 from ..model.report import Row
-from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Reason, Verdict, Why
 from ..report import said
 from ..run.sides import worktrees
 from ..store.names import matches, named
@@ -170,13 +170,13 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
         acceptance = next((one for one in of_metric if one.most is None or worse(each) <= one.most), None)
         if acceptance is None:
             less = [
-                f"commit {said.commit(one.commit)} accepts {_with_amount(each.metric, one.most)}" for one in of_metric
+                Reason(code=Why.ACCEPTED_LESS, name=one.commit, text=_with_amount(each.metric, one.most))
+                for one in of_metric
             ]
-            reason = "; ".join(filter(None, (each.reason, *less[:1])))
-            judged.append(msgspec.structs.replace(each, reason=reason))
+            judged.append(msgspec.structs.replace(each, reasons=(*each.reasons, *less[:1])))
             continue
-        reason = f"accepted by commit {acceptance.commit[:COMMIT_DIGITS]}: {acceptance.reason}"
-        judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reason=reason, beyond=False))
+        why = (Reason(code=Why.ACCEPTED, name=acceptance.commit, text=acceptance.reason),)
+        judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reasons=why, beyond=False))
         found.append(acceptance)
     if judged == list(verdict.metrics):
         return verdict

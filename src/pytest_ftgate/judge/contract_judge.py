@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..kit.text import apart
 from ..kit.values import Metric
 from ..model.sample import NS_PER_S, ByRound
-from ..model.verdict import Decision, MetricVerdict
+from ..model.verdict import Decision, MetricVerdict, Reason, Why
 from ..stats import alpha_spending, rank_tests
 from . import decide, metrics
 from .contract_grammar import (
-    SHARES,
-    SIZE,
-    TIME,
     Contract,
     Name,
     Node,
@@ -25,13 +21,10 @@ from .contract_grammar import (
     Term,
     Where,
     all_names,
-    dimension_in,
     number_of,
-    powers_of,
     product_of,
 )
 from .contracts import absolute, fits, involved, metrics_needed
-from .limits import SIZES_BYTES, TIMES_S
 from .values import Values, figure_of, of_rounds
 
 
@@ -132,7 +125,7 @@ def unreported(contract: Contract, hand: Values) -> str:
     return " or ".join(dict.fromkeys(found))
 
 
-# ---- the GIL, and words
+# ---- the GIL
 
 
 def gil_verdict(contract: Contract, hand: Values) -> MetricVerdict:
@@ -145,43 +138,15 @@ def gil_verdict(contract: Contract, hand: Values) -> MetricVerdict:
     launches = [] if of is None else [launch for launch in of.sample.launches if launch.iterations]
     wanted = isinstance(contract.right, Number) and contract.right.value == 1
     others = sum(launch.gil_enabled is not wanted for launch in launches)
-    decision, reason = Decision.PASSED, ""
+    decision, reasons = Decision.PASSED, tuple[Reason, ...]()
     if not launches:
-        decision, reason = Decision.INCONCLUSIVE, "no launch reported whether the GIL was on"
+        decision, reasons = Decision.INCONCLUSIVE, (Reason(code=Why.GIL_UNKNOWN),)
     elif others:
-        decision = Decision.BROKEN
-        reason = f"the GIL was {'off' if wanted else 'on'} in {others} of {len(launches)} launches"
+        decision, counts = Decision.BROKEN, (others, len(launches))
+        reasons = (Reason(code=Why.GIL, counts=counts, name="off" if wanted else "on"),)
     return MetricVerdict(
-        metric=Metric.CONTRACT, decision=decision, reason=reason, launches=len(launches), contract=contract.text
+        metric=Metric.CONTRACT, decision=decision, reasons=reasons, launches=len(launches), contract=contract.text
     )
-
-
-def value_text(contract: Contract, value: float, more: int = 0) -> str:
-    """A value of one of the contract's sides with its unit: `1.83 ms`, `64 MiB`, `12.5 %`, `1.21`.
-
-    `more` digits are added.
-    """
-    dimension = dimension_in(contract, contract.left)
-    if dimension == TIME:
-        return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")}, more)
-    if dimension == SIZE:
-        return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")}, more)
-    # Whether a side is a share of the time, and not a ratio of two.
-    terms = [product[1] for side in (contract.left, contract.right) if (product := powers_of(side)) is not None]
-    share = any([(name in SHARES, power) for (name, _), power in each.items()] == [(True, 1)] for each in terms)
-    return f"{_digits(100 * value, more)} %" if share else _digits(value, more)
-
-
-def _in_units(value: float, units: Mapping[str, float], more: int) -> str:
-    """In the largest of the units (which descend) in which the rounded value is at least one."""
-    unit = next((unit for unit, size in units.items() if float(f"{abs(value) / size:.3g}") >= 1), list(units)[-1])
-    return f"{_digits(value / units[unit], more)} {unit}"
-
-
-def _digits(value: float, more: int) -> str:
-    """Three significant digits and `more`, without an exponent where the number is large."""
-    large = math.isfinite(value) and abs(value) >= 999.5
-    return f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}"
 
 
 # ---- the verdict
@@ -208,13 +173,14 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
         return gil_verdict(contract, hand)
     cells = involved(contract, hand.cell, hand.test.cells)
     samples = [each.sample for each in map(hand.test.of, cells) if each is not None]
-    reason = ""
+    lacking = None
     if failed := dict.fromkeys(each.cell.label for each in samples if each.failed):
-        reason = f"{', '.join(failed)} could not be measured"
+        lacking = Reason(code=Why.NOT_MEASURED, name=", ".join(failed))
     elif "locks" in metrics_needed(contract):
-        reason = next((f"{each.cell.label}: {each.no_locks}" for each in samples if each.no_locks), "")
-    if reason:
-        return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
+        failures = (Reason(code=Why.PROBE_FAILED, name=each.cell.label, text=each.no_locks) for each in samples)
+        lacking = next((each for each in failures if each.text), None)
+    if lacking:
+        return replace(decide.without_figures(Metric.CONTRACT, lacking), contract=contract.text)
     numbers = values(contract, hand)
     # The deviation that a round is expected to have: memory varies less than time, absolute figures most.
     rows = [metrics.row(name.metric) for name in all_names(contract)]
@@ -233,9 +199,6 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
         final=final,
     )
     if not numbers and (missing := unreported(contract, hand)):
-        return replace(judged, reason=f"no launch has a {missing}")
+        return replace(judged, reasons=(Reason(code=Why.NOT_REPORTED, name=missing),))
     left, right = sides(contract, hand)
-    if left is None or right is None or not final:
-        return judged
-    shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-    return replace(judged, reason=f"{shown}; {judged.reason}" if judged.reason else shown)
+    return judged if left is None or right is None or not final else replace(judged, now=left, was=right)

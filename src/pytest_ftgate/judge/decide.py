@@ -11,17 +11,15 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ..kit.text import apart, p_value, plural
+from ..kit.text import plural
 from ..kit.values import WIDEST, Interval, Metric
 from ..model.report import Conditions
-from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
+from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Reason, Verdict, Why
 from ..stats import alpha_spending, moderated, rank_tests
 from ..stats.alpha_spending import PAIRS, Look, Schedule
 from .limits import (
     allowed,
     as_costs,
-    beside_limit,
-    change_text,
     fail_limit,
     failing,
     offset,
@@ -32,9 +30,8 @@ from .limits import (
     shift_to,
     tested,
     worse_by,
-    worse_text,
 )
-from .metrics import by_difference, is_gain, row
+from .metrics import by_difference, row
 
 NO_BASIS: Final = Basis()
 INTERVAL_LEVEL = 0.95
@@ -53,12 +50,6 @@ MOST_PAIRS = 200
 """A larger number is not recommended to users."""
 CONTRACT_SPREAD = 0.1
 """The standard deviation that the log of a contract's two sides is expected to have from round to round."""
-_PROBES = {
-    "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
-    "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
-    "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
-}
-"""By kind of launch: the probe, the figure that is in doubt, and a fix."""
 
 
 # ---- the evidence: what the test of pairs says about each limit
@@ -82,18 +73,21 @@ class Evidence(NamedTuple):
 def without_values(comparison: Comparison) -> MetricVerdict | None:
     """The verdict where there is nothing to compare with, or values that cannot be compared."""
     if not comparison.reference:
-        reason = "the reference gave no value"
-        return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
+        return _without(comparison.metric, Decision.NO_BASELINE, Reason(code=Why.NO_REFERENCE))
     zero = row(comparison.metric).may_be_zero
-    wanted = "a number of 0 or more" if zero else "a positive number"
     for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
         wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (zero and value == 0))))
-        fault = "" if values else f"no {side} launch gave a value of {comparison.metric}"
+        if not values:
+            return _without(comparison.metric, Decision.ERROR, Reason(code=Why.NO_VALUE, name=side))
         if (value := next(wrong, None)) is not None:
-            fault = f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
-        if fault:
-            return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
+            # As a text: JSON has no number for a value that is not finite.
+            found = Reason(code=Why.IMPOSSIBLE, name=side, text=f"{value} {comparison.unit}")
+            return _without(comparison.metric, Decision.ERROR, found)
     return None
+
+
+def _without(metric: str, decision: Decision, reason: Reason) -> MetricVerdict:
+    return MetricVerdict(metric=metric, decision=decision, reasons=(reason,))
 
 
 def seen(comparison: Comparison, count: int) -> Comparison:
@@ -232,22 +226,21 @@ def compare(comparison: Comparison) -> MetricVerdict:
         return refusal
     there = len(comparison.new)
     levels = (comparison.alpha, comparison.beta, comparison.at_most)
+    reasons: tuple[Reason, ...]
     for look in due(there, *levels, final=comparison.final):
         part = as_costs(seen(comparison, look.launches))
         evidence = weigh(part)
         if evidence.p_fail <= look.alpha:
-            decision, reason = Decision.REGRESSED, _beyond(part, evidence, look.alpha)
+            decision, reasons = Decision.REGRESSED, (Reason(code=Why.BEYOND, level=look.alpha),)
         elif evidence.p_improve <= look.alpha:
-            least = -shift_to(part, failing(part, part.new), part.new)
-            change, most = beside_limit(part.metric, evidence.shift.value, least)
-            side = "above" if is_gain(part.metric) else "below"
-            decision = Decision.IMPROVED
-            reason = f"{change} is {side} {most}: {p_value(evidence.p_improve, look.alpha)}"
+            least = allowed(part.metric, -shift_to(part, failing(part, part.new), part.new))
+            better = Reason(code=Why.BETTER, limit=least, p=evidence.p_improve, level=look.alpha)
+            decision, reasons = Decision.IMPROVED, (better,)
         elif evidence.p_pass <= look.beta:
-            decision, reason = Decision.PASSED, _hardly_waited(part)
+            decision, reasons = Decision.PASSED, _hardly_waited(part)
         else:
             continue
-        return _verdict(part, look.beta, evidence, decision, reason)
+        return _verdict(part, look.beta, evidence, decision, reasons)
     costs = as_costs(comparison)
     # 1. What is ruled out. One pair rules out nothing, and before the end the levels of the looks to come are not
     # spent.
@@ -264,26 +257,22 @@ def compare(comparison: Comparison) -> MetricVerdict:
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
     more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails)
-    if more is None:
-        needs = _settles(None, "pair")
-    elif fails:
-        needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
-    else:
-        needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
-    known = "nothing" if opened.ruled_out is None else worse_text(costs.metric, opened.ruled_out)
-    notes = [f"{'1 pair ' if there == 1 else ''}rules out {known}; {needs}", _hardly_waited(costs)]
+    settles = needs = Reason(code=Why.SETTLES)
+    if more is not None:
+        code = Why.NEEDS_TO_FAIL if fails else Why.NEEDS_TO_PASS
+        needs = Reason(code=code, seconds=more * costs.pair_s if costs.pair_s else None)
+    reasons = (Reason(code=Why.RULES_OUT), needs, *_hardly_waited(costs))
     # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
     # suspect.
     shifts = paired(*(scaled(costs, side) for side in (costs.new, costs.reference)))
     likely = costs.final and there >= LEAST_SUSPECT and evidence.p_fail <= suspect_level(costs.alpha)
     if likely and median_low(shifts) > effect:
-        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
-        return replace(opened, decision=Decision.SUSPECT, reason=why, more=more)
+        why = (Reason(code=Why.BEYOND, level=suspect_level(costs.alpha)), settles)
+        return replace(opened, decision=Decision.SUSPECT, reasons=why, more=more)
     beyond = costs.final and shift > effect and evidence.p_fail <= BEYOND_LEVEL
     if beyond:
-        estimate, allows = beside_limit(costs.metric, shift, effect)
-        notes.insert(0, f"the estimate {estimate} is worse than the effect {allows}")
-    return replace(opened, reason="; ".join(filter(None, notes)), more=more, beyond=beyond)
+        reasons = (Reason(code=Why.WORSE_THAN_EFFECT), *reasons)
+    return replace(opened, reasons=reasons, more=more, beyond=beyond)
 
 
 def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: float) -> MetricVerdict:
@@ -303,9 +292,8 @@ def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: 
     broad, spent = compare(replace(wall, limits=wall.limits._replace(effect=BROAD))), compare(cpu)
     if broad.ruled_out is None or spent.ratio is None or not (broad.decision.good and spent.decision.good):
         return judged
-    change = change_text(Metric.CPU, math.log(spent.ratio.value))
-    reason = f"by CPU time, {change}; wall alone rules out {worse_text(Metric.WALL, broad.ruled_out)}"
-    return replace(judged, decision=Decision.PASSED, reason=reason, more=None, ruled_out=spent.ruled_out)
+    reasons = (Reason(code=Why.BY_CPU, change=spent.ratio.value, limit=1 + broad.ruled_out),)
+    return replace(judged, decision=Decision.PASSED, reasons=reasons, more=None, ruled_out=spent.ruled_out)
 
 
 def suspect_level(alpha: float) -> float:
@@ -332,8 +320,8 @@ def require(
     deviation that a round is expected to have.
     """
     if not values:
-        reason = "no launch gave a value"
-        return MetricVerdict(metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=text)
+        none = _without(Metric.CONTRACT, Decision.INCONCLUSIVE, Reason(code=Why.NO_ROUND))
+        return replace(none, contract=text)
     schedule = alpha_spending.of_rounds(correlation)
     for look in due(len(values), alpha, beta, at_most, final=final, schedule=schedule):
         verdict = _required(values[: look.launches], look, text, correlation, spread)
@@ -349,14 +337,14 @@ def require(
     centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
     more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
-    holds = f"it held in {sum(value < 0 for value in values)} of {plural(len(values), 'round')}"
-    reason, decision = f"{holds}; {_settles(more, 'round')}", Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
-    return replace(open_one, decision=decision, reason=reason, more=more, beyond=beyond)
+    held = Reason(code=Why.HELD, counts=(sum(value < 0 for value in values), len(values)))
+    decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
+    return replace(open_one, decision=decision, reasons=(held, Reason(code=Why.SETTLES)), more=more, beyond=beyond)
 
 
-def without_figures(metric: str, reason: str) -> MetricVerdict:
+def without_figures(metric: str, reason: Reason) -> MetricVerdict:
     """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
-    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
+    return replace(_without(metric, Decision.INCONCLUSIVE, reason), more=0)
 
 
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
@@ -368,30 +356,21 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     """
     if cost is None or cost.level < COST_LEVEL or cost.low <= 1 + limit:
         return None
-    probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
-    slowed, most = apart(cost.value, 1 + limit, lambda each, more: f"{each:.{2 + more}f}x")
-    slower = f"{probe} slowed it {slowed} (limit {most}, ftgate_probe_cost)"
-    reason = f"{slower}: {figure} not the workload's alone; {fix}"
-    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
+    slowed = Reason(code=Why.PROBE_COST, change=cost.value, limit=1 + limit)
+    return _without(metric, Decision.INCONCLUSIVE, slowed)
 
 
 def judge(metrics: Sequence[MetricVerdict], basis: Basis = NO_BASIS) -> Verdict:
-    """The worst of a cell's verdicts, by their severity, on this basis.
-
-    No baseline when none could be compared. The reason joins those of the metrics that decided.
-    """
+    """The worst of a cell's verdicts, by their severity, on this basis; no baseline when none could be compared."""
     metrics = explained(metrics)
     decisions = (metric.decision for metric in metrics)
-    decision = min(decisions, key=lambda each: each.severity, default=Decision.NO_BASELINE)
-    deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
-    reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
-    return basis.verdict(decision, reason, metrics)
+    return basis.verdict(min(decisions, key=lambda each: each.severity, default=Decision.NO_BASELINE), "", metrics)
 
 
 def again(verdict: Verdict, metrics: Sequence[MetricVerdict]) -> Verdict:
     """The verdict by these metrics; what it was compared with stays."""
     found = judge(metrics)
-    return replace(verdict, decision=found.decision, metrics=found.metrics, reason=found.reason)
+    return replace(verdict, decision=found.decision, metrics=found.metrics)
 
 
 def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
@@ -404,7 +383,7 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     if any(each.decision.worse or (each.ratio and each.ratio.level > 0 and each.ratio.low > 1) for each in times):
         return list(metrics)
     known = any(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
-    why = "the cell's own time is not worse" if known else "no time is known to be worse"
+    why = Reason(code=Why.TIME_NOT_WORSE if known else Why.NO_TIME_WORSE)
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
     judged = []
     for each in metrics:
@@ -412,7 +391,7 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
         if not (failed or each.beyond) or not row(each.metric).explains:
             judged.append(each)
         elif failed:
-            judged.append(replace(each, decision=decision, reason=f"{each.reason}; {why}", ruled_out=None))
+            judged.append(replace(each, decision=decision, reasons=(*each.reasons, why), ruled_out=None))
         else:
             judged.append(replace(each, beyond=False))
     return judged
@@ -431,7 +410,7 @@ def split_alpha(alpha: float, hypotheses: int) -> float:
 
 
 def _verdict(
-    costs: Comparison, level: float, evidence: Evidence, decision: Decision, reason: str = ""
+    costs: Comparison, level: float, evidence: Evidence, decision: Decision, reasons: tuple[Reason, ...] = ()
 ) -> MetricVerdict:
     """The verdict with its figures; `level` is that of the pass test, 0 if it decides nothing yet."""
     known = None
@@ -445,7 +424,7 @@ def _verdict(
         points=evidence.shift if by_difference(costs.metric) else None,
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
-        reason=reason,
+        reasons=reasons,
         launches=len(costs.new),
         ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
@@ -454,20 +433,14 @@ def _verdict(
     )
 
 
-def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
-    """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`."""
-    change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
-    return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level)}"
-
-
-def _hardly_waited(costs: Comparison) -> str:
-    """For a share: a note that most launches of a side, but not all, had no waits, and a fix."""
+def _hardly_waited(costs: Comparison) -> tuple[Reason, ...]:
+    """For a share: that most launches of a side, but not all, had no waits."""
     if row(costs.metric).unit != "share":
-        return ""
-    sides = (("", costs.new), (f" {other_side(costs)}", costs.reference))
-    counts = ((name, sum(value == 0 for value in side), len(side)) for name, side in sides)
-    rare = [f"{none} of {total}{name} launches" for name, none, total in counts if total > none > total / 2]
-    return f"{' and '.join(rare)} had no waits: use a longer workload" if rare else ""
+        return ()
+    sides = ((sum(value == 0 for value in side), len(side)) for side in (costs.new, costs.reference))
+    rare = [(none, total) if total > none > total / 2 else (0, 0) for none, total in sides]
+    counts = tuple(count for side in rare for count in side)
+    return (Reason(code=Why.RARE_WAITS, counts=counts, name=other_side(costs)),) if any(counts) else ()
 
 
 # ---- what would settle it
@@ -494,19 +467,6 @@ def _until_decided(
     return None
 
 
-def _settles(more: int | None, what: str) -> str:
-    if more is None:
-        return f"more {what}s are unlikely to settle it; try a longer workload or a quieter machine"
-    return f"{_about(more, what)} would settle it"
-
-
-def _about(more: int, what: str, each_s: float = 0.0) -> str:
-    """`about 9 more pairs, 40 s`: with the time that they take if that of one is known."""
-    seconds = more * each_s
-    time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    return f"about {plural(more, f'more {what}')}" + (f", {time}" if each_s else "")
-
-
 # ---- contracts
 
 
@@ -516,11 +476,10 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     scales = moderated.deviations(exact, (), spread)
     p_fail = moderated.p_above(exact, scales, correlation)
     p_pass = moderated.p_above([-value for value in exact], scales, correlation)
-    decision, reason = Decision.INCONCLUSIVE, ""
+    decision, reasons = Decision.INCONCLUSIVE, tuple[Reason, ...]()
     if p_fail <= look.alpha:
-        against = f"{sum(value > 0 for value in values)} of {plural(len(values), 'round')}"
-        decision = Decision.BROKEN
-        reason = f"it did not hold in {against}: {p_value(p_fail, look.alpha)}"
+        decision, counts = Decision.BROKEN, (sum(value > 0 for value in values), len(values))
+        reasons = (Reason(code=Why.NOT_HELD, counts=counts, level=look.alpha),)
     elif p_pass <= look.beta:
         decision = Decision.PASSED
     return MetricVerdict(
@@ -528,7 +487,7 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
         decision=decision,
         p_fail=p_fail,
         p_pass=p_pass,
-        reason=reason,
+        reasons=reasons,
         launches=len(values),
         contract=text,
     )

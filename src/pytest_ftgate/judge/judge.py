@@ -26,7 +26,9 @@ from ..model.verdict import (
     Decision,
     Limits,
     MetricVerdict,
+    Reason,
     Verdict,
+    Why,
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
@@ -259,7 +261,7 @@ class Judge:
         for metric in self.policy.metrics:
             row = metrics.row(metric)
             if row.need == "locks" and sample.no_locks and sample.launches and reading.compared:
-                found.append(decide.without_figures(metric, sample.no_locks))
+                found.append(decide.without_figures(metric, Reason(code=Why.PROBE_FAILED, text=sample.no_locks)))
             elif metric in comparisons and (comparisons[metric].new or row.absent):
                 judged = self._refused(metric, reading) if final else None
                 judged = judged or self._judged(metric, reading, basis.basis, final=final)
@@ -267,8 +269,7 @@ class Judge:
         # 2. The time gates, and the baseline holds none: the cell cannot pass by its other metrics.
         by_stored = final and sample.reference is None and basis.basis == "stored"
         if by_stored and Metric.WALL in self.policy.metrics and Metric.WALL not in comparisons:
-            why = "nothing is stored of it, so no change of it can be seen: record it again with "
-            none = decide.without_figures(Metric.WALL, f"{why}--ftgate-update='{values.cell.nodeid}'")
+            none = decide.without_figures(Metric.WALL, Reason(code=Why.NOT_STORED, name=values.cell.nodeid))
             found.append(replace(none, launches=values.rounds))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             found = [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
@@ -290,8 +291,8 @@ class Judge:
     def _judged(self, metric: str, reading: Reading, kind: BasisKind, *, final: bool) -> MetricVerdict:
         values, allowed = reading.values, self._limits(metric, kind)
         if not reading.comparisons[metric].new:
-            reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
-            return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
+            gone = (Reason(code=Why.FIGURES_GONE),)
+            return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reasons=gone)
         comparison = self._limited(metric, reading, allowed, final=final)
         if comparison.stored:
             moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
@@ -385,8 +386,8 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
             reason = paired if timed and verdict.basis == "paired" else ""
             doubt = Decision.SUSPECT
         failed = each.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
-        why = _joined(each.reason, f"in doubt: {reason}")
-        judged.append(replace(each, decision=doubt, reason=why, ruled_out=None) if failed and reason else each)
+        why = (*each.reasons, Reason(code=Why.DOUBT, text=reason))
+        judged.append(replace(each, decision=doubt, reasons=why, ruled_out=None) if failed and reason else each)
     return verdict if judged == list(verdict.metrics) else decide.again(verdict, judged)
 
 

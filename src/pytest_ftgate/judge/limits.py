@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..kit import units
 from ..kit.errors import FtgateError
-from ..kit.text import apart, did_you_mean, listed, percent
+from ..kit.text import did_you_mean, listed, percent
 from ..kit.values import Interval, Threshold
 from ..model.verdict import BasisKind, Comparison, Limits, MetricVerdict
 from . import metrics
@@ -313,33 +312,7 @@ def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
     return (1 / value if is_gain(judged.metric) else value) - 1
 
 
-def change_text(metric: str, shift: float, more: int = 0) -> str:
-    """A shift of the costs as the change of the metric: `+7 %`, `+1.2 points`, `+32 KiB`; `more` are further digits."""
-    unit = metrics.row(metric).unit
-    if unit == "share":
-        return _percent(shift, more).removesuffix(" %") + " points"
-    if by_difference(metric):
-        return units.difference(unit, shift, more)
-    return _percent(math.expm1(bounded(-shift if is_gain(metric) else shift)), more)
-
-
-def worse_text(metric: str, worse: float) -> str:
-    """A change as `worse_by` gives it, in words: of a gain `-20 %` for 0.25."""
-    return change_text(metric, worse if by_difference(metric) else math.log1p(worse))
-
-
-def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:
-    """As `change_text`, a shift and its limit, which differ in the text if they do."""
-    return apart(shift, limit, lambda each, more: change_text(metric, each, more))
-
-
 def bounded(log: float) -> float:
     """A log whose exponential is a finite number above 0."""
     # math.exp overflows from 710 and underflows below -745.
     return max(-700.0, min(log, 700.0))
-
-
-def _percent(fraction: float, more: int) -> str:
-    """`+7.1 %`: signed; whole percents lose their decimals."""
-    text = f"{100 * fraction:+.{1 + more}f}".rstrip("0").removesuffix(".")
-    return ("0" if text in {"+0", "-0"} else text) + " %"

@@ -9,12 +9,11 @@ from functools import lru_cache
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ..kit.text import plural
 from ..kit.values import Interval
-from ..model.verdict import Comparison, Decision, MetricVerdict
+from ..model.verdict import Comparison, Decision, MetricVerdict, Reason, Why
 from ..stats import rank_tests
 from .decide import INTERVAL_LEVEL, LEAST_SUSPECT, ruled_out, suspect_level, without_values
-from .limits import allowed, as_costs, beside_limit, bounded, failing, offset, passing, ratio, tested
+from .limits import allowed, as_costs, bounded, failing, offset, passing, ratio, tested
 from .metrics import by_difference, row
 
 PRIOR_FREEDOM = 12
@@ -67,32 +66,24 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
     passes, fails, unlikely = spread.passing(costs.limits.effect), spread.limit(costs.alpha), spread.suspects()
     worse, ascending = spread.worse, sorted(tested(costs, costs.new))
 
-    # The decision, and the reason for it in one line.
+    # The decision, and the reason for it.
     ready = spread.seen and not more
-    limit = fails if ready and worse > fails else unlikely
-    change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
-    runs = f"what is stored of {plural(len(stored), 'day')}"
+    limit, tested_at, advice = unlikely, None, tuple[Reason, ...]()
     if ready and worse > fails:
-        decision = Decision.REGRESSED
-        reason = f"{change} is beyond {beyond}, the limit predicted from {runs} (needs p <= {costs.alpha:.2g})"
+        decision, code, limit, tested_at = Decision.REGRESSED, Why.PREDICTED_WORSE, fails, costs.alpha
     elif ready and spread.improves():
-        decision = Decision.IMPROVED
-        reason = f"{change} is beyond the range predicted from {runs} (needs p <= {costs.alpha:.2g})"
+        decision, code, tested_at = Decision.IMPROVED, Why.PREDICTED_BETTER, costs.alpha
     elif ready and spread.rejects(costs.limits.effect):
-        decision, reason = Decision.PASSED, ""
+        decision, code = Decision.PASSED, None
     elif not more and worse > unlikely:
-        decision = Decision.SUSPECT
-        reason = f"{change} is beyond {beyond}, the limit of a likely regression by {runs}"
+        decision, code = Decision.SUSPECT, Why.PREDICTED_LIKELY
     elif len(ascending) >= LEAST_SUSPECT:
-        decision = Decision.INCONCLUSIVE
-        advice = "" if more else f"{_settles(costs, moved, commit)}; "
-        reason = f"{advice}the figures of {plural(len(stored), 'day')} only show a change beyond {beyond}"
+        decision, code = Decision.INCONCLUSIVE, Why.PREDICTED_OPEN
+        advice = () if more else (_settles(costs, moved, commit),)
     else:
-        decision = Decision.INCONCLUSIVE
-        reason = (
-            f"{change} by one launch, which may have been disturbed: more time (--ftgate-test-time) or launches "
-            "(ftgate_launches) would settle it"
-        )
+        decision, code = Decision.INCONCLUSIVE, Why.ONE_LAUNCH
+    most = allowed(costs.metric, spread.shown(limit))
+    told = (Reason(code=code, limit=most, counts=(len(stored),), level=tested_at),) if code else ()
 
     half, level = spread.reach((1 - INTERVAL_LEVEL) / 2), INTERVAL_LEVEL
     ends = [spread.own - half, spread.own, spread.own + half]
@@ -105,7 +96,7 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
         decision=decision,
         ratio=ratio(costs.metric, shift),
         points=shift if by_difference(costs.metric) else None,
-        reason=reason,
+        reasons=(*advice, *told),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
         allowed=allowed(costs.metric, spread.shown(min(fails, unlikely) if spread.seen else unlikely)),
@@ -116,25 +107,21 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
     )
 
 
-def _settles(costs: Comparison, moved: float, commit: bool) -> str:
-    """How to decide an open metric: by a commit, by more days that differ as these do, or on a quieter machine."""
-    counts = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1)
-    beside = "compare with a commit (--ftgate-against=REV)" if commit else ""
-    launches = " or with more launches (--ftgate-test-time)" if len(costs.new) < MOST_LAUNCHES else ""
-    for roads, why, others, quiet in (
-        ("", "", moved, False),
-        ("measure on a quieter machine", ": other work may have moved the times", 0.0, False),
-        (f"measure on a quieter machine{launches}", ": the launches scatter too much", 0.0, True),
+def _settles(costs: Comparison, moved: float, commit: bool) -> Reason:
+    """What decides an open metric: more days that differ as these do, or a quieter machine; `commit`: or a commit."""
+    counts, name = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1), "commit" if commit else ""
+    for code, others, quiet in (
+        (Why.MORE_DAYS, moved, False),
+        (Why.OTHER_WORK, 0.0, False),
+        (Why.SCATTER, 0.0, True),
     ):
 
         def decides(days: int, others: float = others, quiet: bool = quiet) -> bool:
             return _Spread.of(costs, costs.recordings, others, days=days, quiet=quiet).decides()
 
         if decides(counts[-1]):
-            days = bisect_left(counts, True, key=decides)
-            recorded = f"record on {plural(days, 'more day')} (pytest --ftgate-update=all)" if days else ""
-            return ", or ".join(filter(None, (beside, ", and ".join(filter(None, (roads, recorded))) + why)))
-    return ": ".join(filter(None, (beside, "stored figures hardly tell so small a change")))
+            return Reason(code=code, counts=(bisect_left(counts, True, key=decides),), name=name)
+    return Reason(code=Why.TOO_SMALL, name=name)
 
 
 class _Spread(NamedTuple):

@@ -12,7 +12,7 @@ from .sample import Latency, Sample, WaitsFor, WorkloadError
 from .spec import Cell, Interpreter
 from .verdict import Decision, Verdict
 
-SCHEMA: Final = 5
+SCHEMA: Final = 6
 """Rises when a field of a report is removed, renamed or gets another meaning."""
 
 # What changed beneath a regression: its causes, waits, cores, phases.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from ..kit.values import Interval, Struct
@@ -168,6 +168,72 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return self.wall_growth[-1] if self.wall_growth else 1.0
 
 
+class Why(StrEnum):
+    """What a reason says; `report/reasons.py` has the words."""
+
+    # Nothing to compare, or no figures.
+    NO_REFERENCE = auto()
+    NO_VALUE = auto()
+    IMPOSSIBLE = auto()
+    NOT_STORED = auto()
+    FIGURES_GONE = auto()
+    NOT_MEASURED = auto()
+    NOT_REPORTED = auto()
+    NO_ROUND = auto()
+    GIL_UNKNOWN = auto()
+    PROBE_FAILED = auto()
+    PROBE_COST = auto()
+    # The tests of pairs and of rounds.
+    BEYOND = auto()
+    BETTER = auto()
+    BY_CPU = auto()
+    RARE_WAITS = auto()
+    RULES_OUT = auto()
+    WORSE_THAN_EFFECT = auto()
+    NEEDS_TO_FAIL = auto()
+    NEEDS_TO_PASS = auto()
+    SETTLES = auto()
+    HELD = auto()
+    NOT_HELD = auto()
+    GIL = auto()
+    # The prediction from stored recordings.
+    PREDICTED_WORSE = auto()
+    PREDICTED_BETTER = auto()
+    PREDICTED_LIKELY = auto()
+    PREDICTED_OPEN = auto()
+    ONE_LAUNCH = auto()
+    MORE_DAYS = auto()
+    OTHER_WORK = auto()
+    SCATTER = auto()
+    TOO_SMALL = auto()
+    # What became of a decision.
+    TIME_NOT_WORSE = auto()
+    NO_TIME_WORSE = auto()
+    DOUBT = auto()
+    ACCEPTED = auto()
+    ACCEPTED_LESS = auto()
+
+
+class Reason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a metric was decided as it was: a code, and the figures that its `MetricVerdict` does not have.
+
+    `change` and `limit` are as `ratio` or `points` is; of the cost of a probe they are times. `level` is the one at
+    which the p-value was tested. `counts` are numbers of launches, rounds or days, each before the number that it is
+    of. `seconds` is the time that what would settle it takes. `name` is that of a side, a cell, a value or a commit, or
+    `commit` where one can be compared with instead; `text` was said elsewhere.
+    """
+
+    code: Why
+    change: float | None = None
+    limit: float | None = None
+    p: float | None = None
+    level: float | None = None
+    counts: tuple[int, ...] = ()
+    seconds: float | None = None
+    name: str = ""
+    text: str = ""
+
+
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the change with its interval, and the p-values.
 
@@ -184,6 +250,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
     means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).
+    Of a contract they are its left and its right side, in s, bytes or a fraction.
     `ratio` and `points` compare pair by pair, so they may differ from the two. `stored` is the figure of this machine's
     recordings, where `was` is that of a reference.
     """
@@ -194,7 +261,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     points: Interval | None = None
     p_fail: float | None = None
     p_pass: float | None = None
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     launches: int = 0
     more: int | None = None
     ruled_out: float | None = None
@@ -272,8 +339,8 @@ class Basis(Struct, frozen=True, kw_only=True):
 class Verdict(Basis, frozen=True, kw_only=True):
     """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
-    `expected` is the known failure that
-    made the decision XFAILED or XPASSED, `accepted` the trailers that made it ACCEPTED.
+    `reason` is empty where metrics decided: they have reasons of their own. `expected` is the known failure that made
+    the decision XFAILED or XPASSED, `accepted` the trailers that made it ACCEPTED.
     """
 
     decision: Decision

@@ -19,7 +19,7 @@ from ..kit.values import Interval, Metric
 from ..model.report import Row
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
-from . import said
+from . import reasons, said
 
 SUFFIX = {"time": "ns", "size": "bytes"}
 """Base units of the metric table that a name has to say; shares are fractions, ratios and numbers have no unit."""
@@ -181,7 +181,7 @@ def properties(row: Row) -> list[tuple[str, str]]:
         texts += [each.verdict.decision.value, said.change_text(each.verdict)] if each.verdict else []
         found += zip(named, texts, strict=False)
     contracts = (each for each in verdict.metrics if each.contract)
-    found += [("ftgate.contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
+    found += [("ftgate.contract", f"{each.contract}: {each.decision}: {reasons.of_metric(each)}") for each in contracts]
     return [(name, writable(text)) for name, text in found if text]
 
 

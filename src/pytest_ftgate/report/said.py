@@ -20,6 +20,7 @@ from ..model.report import OWN_CODE, Cause, Explanation, Machine, Moved, Part, R
 from ..model.sample import MEASURED, WorkloadError, outcomes
 from ..model.verdict import CANNOT_RUN, NOT_AT_HAND, Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
+from . import reasons
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
 """A change is said to be another one than that of its figures from so many points on, and from that part of it."""
@@ -43,9 +44,6 @@ STATES = {
     "asleep": ("asleep", "asleep (I/O, sleep)"),
 }
 """The states of the workers' threads, by their name in WaitFigures: in a line of figures, and in a sentence."""
-_P_VALUE = re.compile(r": p = .*")
-_SAID_BY_CHANGE = re.compile(r".* is (?:beyond|above|below) (?:.*: p = .*|.*, the limit .*|the range predicted .*)")
-"""The reason of a decision that is said by the change and its interval."""
 SHORT = 60
 """Characters of a line of code that are said."""
 AGAINST = "--ftgate-against "
@@ -122,13 +120,15 @@ class MetricText(NamedTuple):
 
 
 def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
-    interval, reason = judged.points or judged.ratio, judged.reason.split("; ")
-    told = [_P_VALUE.sub("", each) for each in reason if not _SAID_BY_CHANGE.fullmatch(each)]
+    interval, told = judged.points or judged.ratio, reasons.beside_change(judged)
     if judged.contract:
-        change, (now, *told) = judged.contract, told or [""]
-        # The value of the other side is said where it is one of another cell.
-        if len(contract_grammar.all_names(contract_grammar.parse(change))) == 1:
-            now = now.partition(" against ")[0]
+        change, sides = judged.contract, reasons.contract_sides(judged)
+        if sides:
+            # The value of the other side is said where it is one of another cell.
+            alone = len(contract_grammar.all_names(contract_grammar.parse(change))) == 1
+            now = sides[0] if alone else " against ".join(sides)
+        else:
+            now, *told = told or [""]
         told = [] if judged.decision is Decision.BROKEN else told
     else:
         change, now = change_text(judged), now_and_was(judged, row)
@@ -136,15 +136,16 @@ def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
     level = f"{units.level(interval.level)} CI" if interval and interval.level > 0 else ""
     found = [level, allowed(judged) if judged.decision.fails else ""]
     if judged.ruled_out is not None and judged.decision is Decision.PASSED:
-        found.append(f"rules out {limits.worse_text(judged.metric, judged.ruled_out)}")
-    found += ["" if p is None or ": p = " in judged.reason else units.p_value(p)]
+        found.append(f"rules out {reasons.worse_text(judged.metric, judged.ruled_out)}")
+    tested = any(each.code in reasons.WITH_P_VALUE for each in judged.reasons)
+    found += ["" if p is None or tested else units.p_value(p)]
     return MetricText(
         metric=judged.metric,
         decision=judged.decision,
         change=plain(change),
         now=plain(now),
         reason=plain("; ".join(told)),
-        evidence=plain("; ".join(filter(None, (", ".join(filter(None, found)), judged.reason)))),
+        evidence=plain("; ".join(filter(None, (", ".join(filter(None, found)), reasons.of_metric(judged))))),
     )
 
 
@@ -165,10 +166,10 @@ def headline(row: Row) -> str:
         others = [each.metric for each in compared[1:]]
         too = f", {listed(others, 'and')} too" if others else ""
         texts = [*(f"{each.metric} {change_text(each)}{too}" for each in compared[:1]), settles]
-        texts += [": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in bare]
+        texts += [": ".join(filter(None, (each.contract or each.metric, reasons.of_metric(each)))) for each in bare]
     else:
         texts = [_worded(metric_text(each, row), verdict.decision) for each in told(row)]
-    text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
+    text = "; ".join(filter(None, texts)) or reasons.of_cell(verdict) or verdict.why
     return plain(text.partition("\n")[0])
 
 
@@ -193,7 +194,7 @@ def open_metrics(row: Row) -> tuple[list[MetricVerdict], list[MetricVerdict], st
     left = told(row)
     compared = [each for each in left if each.ratio or each.points]
     most = max(compared, key=lambda each: each.more or math.inf, default=None)
-    settles = most.reason if most else "" if left else row.verdict.reason
+    settles = reasons.of_metric(most) if most else "" if left else row.verdict.reason
     return compared, [each for each in left if each not in compared], settles
 
 
@@ -274,14 +275,13 @@ def finding(row: Row, *others: Row, every: bool = False) -> Finding:
                 text = text._replace(reason="")  # what would settle it is of no use to a cell that fails
             where = "" if of is row else f" ({plain(of.cell.label)})"
             changes.setdefault(each.contract or each.metric, text._replace(now=text.now + where))
-    said = any(each.reason and each.reason in verdict.reason for each in verdict.metrics)
     baseline, at = verdict.baseline, commit(verdict.commit)
     against = " at ".join(filter(None, (baseline, "" if at and at in baseline else at)))
     known = (each.explanation for each in (row, *others) if each.explanation)
     own = (each for each in known if not any(cause.like for cause in each.causes))
     return Finding(
         changes=tuple(changes.values()),
-        reason="" if said else plain(verdict.reason),
+        reason=plain(verdict.reason),
         against=plain("; ".join(filter(None, (against, stored_text(verdict))))),
         basis=plain(basis(verdict)),
         explanation=explained(next(own, row.explanation)),

@@ -14,7 +14,7 @@ from ..kit.text import plain, plural
 from ..kit.values import Metric, grouped
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
-from . import said
+from . import reasons, said
 from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
 from .measured import COLUMNS, interval_head, wall_change, wall_interval
 
@@ -52,7 +52,7 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
     if row.verdict.decision is not Decision.ERROR:
         style = Style(100, verbosity=verbosity)
         return printable("\n".join(_finding([row], style, [row], alone=True)), style).strip() or plain(
-            row.verdict.reason
+            reasons.of_cell(row.verdict)
         )
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)

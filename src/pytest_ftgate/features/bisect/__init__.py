@@ -24,7 +24,7 @@ from ...kit.text import plain, plural
 from ...kit.values import Struct
 from ...model.report import Report, Row
 from ...model.verdict import Decision
-from ...report import json, said
+from ...report import json, reasons, said
 from ..last_run import FINE, LAST_RUN, last_run, no_run, nothing, project, read
 from . import steps
 from .search import Search
@@ -89,7 +89,7 @@ def answer(watched: Watched, report: Report) -> tuple[bool | None, str]:
         return None, "not measured"
     judged = next((each for each in row.verdict.metrics if each.metric == watched.metric), None)
     decision = row.verdict.decision if judged is None or row.verdict.decision is Decision.ERROR else judged.decision
-    text = (judged and said.change_text(judged)) or plain(row.verdict.reason).partition("\n")[0]
+    text = (judged and said.change_text(judged)) or plain(reasons.of_cell(row.verdict)).partition("\n")[0]
     bad: bool | None = None
     if decision is Decision.ERROR:  # of another kind than what is searched: the state cannot be measured
         bad = True if watched.decision is Decision.ERROR else None
