@@ -887,7 +887,7 @@ class TestStart:
         assert found.decision is Decision.REGRESSED
         failed = [name for name, each in by_metric(found).items() if each.decision is Decision.REGRESSED]
         assert failed == [Metric.START]
-        assert found.reason.startswith("start: +")
+        assert of_cell(found).startswith("start: +")
 
     def test_unchanged_code_never_regresses(self) -> None:
         decisions = [self.judged(self.SPAWN, 196 * MS, seed=str(seed)).decision for seed in range(40)]
