@@ -668,7 +668,20 @@ class TestExplanation:
         assert said.where(row) != ""
         assert [each.name for each in cause_of(row, "time").parts] == ["parse"]
         roles = Counter(each.role for each in launcher.requests)
-        assert (roles["locks"], roles["profile"]) == (2, 2)
+        assert (roles["locks"], roles["profile"]) == (4, 2)
+
+    def test_what_one_launch_of_each_side_leaves_open_two_show(self, project: Project) -> None:
+        """7.3 points of the time were seen, and one launch shows 7.7 or more. Work is 0.8 of a wall time."""
+        launcher = day()
+        launcher.wall_ns = lambda at: (20 if at.label.endswith("w1") else 40) * MS
+        launcher.waited_ns = lambda at: 0 if at.label.endswith("w1") else round(0.073 * 0.8 * 40 * MS)
+        group = required(of_counts(1, 2), "scaling >= 1.5")
+        rows = finish(project.trial(launcher, group))
+        (row,) = (each for each in rows.values() if each.verdict.decision is Decision.BROKEN)
+        assert row.explanation is not None
+        (site,) = row.explanation.sites
+        assert site.name == "work.py:7 Lock"
+        assert site.after == pytest.approx(0.073, abs=0.001)
 
     def test_the_holder_of_a_lock_has_its_name_below_the_project_s_root(self) -> None:
         holder = LockHolder(

@@ -172,9 +172,9 @@ class _Explaining:
                 found = self._in_time(lambda measurement, left_s: measure_locks(measurement, self.runs, left_s))
             except FtgateError:  # its functions say the same, or why nothing is known
                 return Explanation()
-            sample = _sites_named(sample.with_launches("locks", found[-1:]), after)
+            sample = _sites_named(sample.with_launches("locks", found[-1]), after)
             if other is not None:
-                other = _sites_named(other.with_launches("locks", found[:1]), before)
+                other = _sites_named(other.with_launches("locks", found[0]), before)
             return Explanation(sites=explain.sites(sample, other))
         return explain.moved(_sites_named(sample, after), other and _sites_named(other, before))
 
