@@ -39,7 +39,7 @@ from pytest_ftgate.measure import group, time_round
 from pytest_ftgate.measure.cell_run import BARE_LOCKS, CellRun, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.group import Measurement, StoppingRule
-from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
+from pytest_ftgate.measure.launch import LAUNCHES, CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
@@ -48,7 +48,6 @@ from pytest_ftgate.measure.memory_round import (
     memory_cost_ns,
 )
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
-from pytest_ftgate.measure.spent import OF_ROLE
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
@@ -103,7 +102,9 @@ def test_the_seconds_of_each_kind_of_launch_are_counted_once() -> None:
     took: dict[str, float] = defaultdict(float)
     held = {event.handle for event in launcher.events if event.at.event in {BARRIER, HOLD}}
     for event in launcher.events:
-        took["memory" if event.handle in held else OF_ROLE[event.at.side]] += (event.ended_ns - event.began_ns) / 1e9
+        took["memory" if event.handle in held else LAUNCHES[event.at.side].seconds] += (
+            event.ended_ns - event.began_ns
+        ) / 1e9
     assert measurement.spent.seconds == pytest.approx(took)
     assert set(took) == {"time", "controls", "locks", "memory"}
     assert sum(took.values()) == pytest.approx(launcher.clock() - began_s)

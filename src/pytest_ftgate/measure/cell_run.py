@@ -29,7 +29,7 @@ from ..model.sample import (
 )
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED
-from .launch import CellUnsupported, Handle, LaunchRole, Request, error_of
+from .launch import LAUNCHES, PROBED, CellUnsupported, Handle, LaunchRole, Request, error_of
 from .plan import OutOfTime, RoundPlan
 
 EmptyKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
@@ -43,16 +43,6 @@ OBSERVED_NS = 50_000_000
 """How long an observed iteration lasts at least: a shorter one holds no beat, and no collection of garbage."""
 LONG_NS = 500_000_000
 """Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
-ROLES: dict[LaunchRole, str] = {
-    "own": "",
-    "control": "its control workload ",
-    "locks": "with the lock probe: ",
-    "observed": "while it was observed: ",
-    "empty": "an empty workload in its place ",
-    "profile": "while its stacks were sampled: ",
-    "loaded": "while its memory and imports were traced: ",
-}
-"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 
 
 # ---- a cell under measurement, and whether the cells agree on their results
@@ -167,14 +157,14 @@ class CellRun:
             yield
         except CellUnsupported as reason:
             if role == "locks":
-                self._void_locks(WorkloadError(reason=f"{ROLES[role]}unsupported: {reason}"))
+                self._void_locks(WorkloadError(reason=f"{LAUNCHES[role].failed}unsupported: {reason}"))
             else:
                 self.unsupported = str(reason)
         except OutOfTime:
             raise
         except Exception as failure:  # noqa: BLE001 -- also a mistake of ours costs this cell alone
             launch, told = self.begun if role == "own" else 0, error_of(failure)
-            error = WorkloadError(reason=ROLES[role] + told.reason, detail=told.detail, launch=launch)
+            error = WorkloadError(reason=LAUNCHES[role].failed + told.reason, detail=told.detail, launch=launch)
             if role == "locks":
                 self._void_locks(error)
             else:
@@ -362,8 +352,6 @@ class RunningLaunch:
 
 # ---- which launches of a cell are interleaved
 
-PROBED: tuple[LaunchRole, ...] = ("locks", "observed")
-"""What disturbs the workload: of these launches no time is read."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 

@@ -16,8 +16,8 @@ from ..kit.errors import FtgateError
 from ..model.sample import Launch, Loads, Profile
 from ..model.spec import can_grow
 from ..runner.protocol import COLD, MEASURED, WARMUP
-from .cell_run import ROLES, CellRun, RunningLaunch
-from .launch import CellUnsupported, LaunchRole, error_of
+from .cell_run import CellRun, RunningLaunch
+from .launch import LAUNCHES, CellUnsupported, LaunchRole, error_of
 from .memory_round import HOLD_S
 from .plan import OutOfTime, RoundPlan
 
@@ -37,11 +37,6 @@ SAMPLING_NS = 500_000, 10_000_000
 """The mean time between two samples, at least and at most."""
 BARRIERS: Final = 4
 """Barriers at which a launch shows what calls leave behind, after one more."""
-SEES: Final[Mapping[LaunchRole, str]] = {
-    "profile": "sampling the stacks of",
-    "loaded": "tracing the memory of",
-    "locks": "probing the locks of",
-}
 UNSEEN: Final[Mapping[str, str]] = {
     "command": "a command is not looked into",
     "server": "a server is not looked into",
@@ -146,14 +141,14 @@ def _measured(
     found: dict[CellRun, Launch] = {}
     try:
         for side in measurement.shuffled(sides):
-            measurement.report(side, SEES[role])
+            measurement.report(side, LAUNCHES[role].sees)
             found[side] = one(measurement, side, WORK_SHARE * plan.left_s / (len(sides) - len(found)))
     except OutOfTime:
         raise FtgateError("no time left") from None
     except CellUnsupported as error:
-        raise FtgateError(f"{ROLES[role]}{error}") from error
+        raise FtgateError(f"{LAUNCHES[role].failed}{error}") from error
     except Exception as error:
-        raise FtgateError(f"{ROLES[role]}{error_of(error).reason}") from error
+        raise FtgateError(f"{LAUNCHES[role].failed}{error_of(error).reason}") from error
     finally:
         plan.end_round()
     return [found[side] for side in sides]

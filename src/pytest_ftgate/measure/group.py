@@ -24,10 +24,10 @@ from ..runner.protocol import CHECKED_COLD, COLD
 from .capacity import Capacity
 from .cell_run import CellRun, EmptyLaunches, RunningLaunch, disagreements, roles
 from .conditions import ConditionsMonitor
-from .launch import Launcher, LaunchRole, Request
+from .launch import LAUNCHES, Launcher, LaunchRole, Request
 from .memory_round import measure_memory
 from .plan import Listener, OutOfTime, RoundPlan
-from .spent import OF_ROLE, Spent
+from .spent import Spent
 from .time_round import measure_times, ratios_of
 
 T = TypeVar("T")
@@ -287,7 +287,7 @@ class Measurement:
         self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, **of_role: Any
     ) -> Iterator[RunningLaunch]:
         """A launch that has imported its workload; killed at the end, whatever happens."""
-        with self.spent.on(OF_ROLE[role]):
+        with self.spent.on(LAUNCHES[role].seconds):
             launch = self.start(cell_run, role, settled=settled, **of_role)
             try:
                 launch.handle.ready()
@@ -302,7 +302,7 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             for cell_run, role in wanted:
                 if cell_run.alive:
-                    with self.spent.on(OF_ROLE[role]), cell_run.attribute_errors(role):
+                    with self.spent.on(LAUNCHES[role].seconds), cell_run.attribute_errors(role):
                         launch = self.start(cell_run, role)
                         stack.callback(self._kill, launch)
                         launches.append(launch)
@@ -314,7 +314,7 @@ class Measurement:
                 raise
 
     def _kill(self, launch: RunningLaunch) -> None:
-        with self.spent.on(OF_ROLE[launch.role]):
+        with self.spent.on(LAUNCHES[launch.role].seconds):
             launch.kill()
 
     def report(self, cell_run: CellRun, phase: str) -> None:

@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 from ..model.report import first_line
-from ..model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
+from ..model.sample import Barrier, Iteration, Launch, MemoryPoint, Role, Waits, WorkloadError
 from ..model.spec import Cell, Spec
 from ..runner.control import BURN, EMPTY
 from ..runner.protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 LaunchRole = Literal["own", "control", "locks", "observed", "empty", "profile", "loaded"]
-"""What a launch runs: the workload, the control workload, the workload with the lock probe or with observers, nothing,
-the workload while the stacks of its workers are sampled, or while its memory is traced or its imports are timed."""
+
+
+class LaunchKind(NamedTuple):
+    """What a kind of launch runs, and what becomes of it.
+
+    A reason begins with `failed` where such a launch failed. It is `recorded` as that, unless its workers are held, and
+    its seconds count as `seconds`. `stand_in` is the runner's workload that it runs in place of the cell's own. One
+    that is `probed` disturbs the workload, and no time of it is read. Progress says what it `sees`.
+    """
+
+    failed: str
+    recorded: Role
+    seconds: str
+    stand_in: str = ""
+    probed: bool = False
+    sees: str = ""
+
+
+LAUNCHES: Final[Mapping[LaunchRole, LaunchKind]] = {
+    "own": LaunchKind("", "time", "time"),
+    "control": LaunchKind("its control workload ", "control", "controls", stand_in=BURN),
+    "locks": LaunchKind("with the lock probe: ", "locks", "locks", probed=True, sees="probing the locks of"),
+    "observed": LaunchKind("while it was observed: ", "observed", "observed", probed=True),
+    "empty": LaunchKind("an empty workload in its place ", "empty", "memory", stand_in=EMPTY),
+    "profile": LaunchKind("while its stacks were sampled: ", "profile", "explaining", sees="sampling the stacks of"),
+    # Its memory is traced, or its imports are timed.
+    "loaded": LaunchKind(
+        "while its memory and imports were traced: ", "loaded", "explaining", sees="tracing the memory of"
+    ),
+}
+"""In the order in which they start."""
+PROBED: Final = tuple(role for role, kind in LAUNCHES.items() if kind.probed)
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 SHOWN_FRAMES: Final = 6
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
@@ -56,7 +87,7 @@ class Request(Struct, frozen=True, kw_only=True):
     @property
     def stand_in(self) -> str:
         """The runner's name of the control or empty workload; empty for the workload itself."""
-        return {"control": BURN, "empty": EMPTY}.get(self.role, "")
+        return LAUNCHES[self.role].stand_in
 
     @property
     def callers(self) -> int:

@@ -5,20 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Final
-
-from .launch import LaunchRole
-
-OF_ROLE: Final[dict[LaunchRole, str]] = {
-    "own": "time",
-    "control": "controls",
-    "locks": "locks",
-    "observed": "observed",
-    "empty": "memory",
-    "profile": "explaining",
-    "loaded": "explaining",
-}
-"""What a launch of each role counts as."""
 
 
 class Spent:

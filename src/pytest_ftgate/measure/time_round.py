@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..kit.values import grouped
-from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
 from .capacity import Needed, total
-from .cell_run import PROBED, ROLES, CellRun, RunningLaunch, roles
-from .launch import LaunchRole
+from .cell_run import CellRun, RunningLaunch, roles
+from .launch import LAUNCHES, PROBED
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops
-from .spent import OF_ROLE
 
 if TYPE_CHECKING:
     from .group import Measurement
@@ -25,8 +23,6 @@ PROBED_ITERATIONS = 5, 2, 1
 """Iterations of a launch with a probe, the first of a round: as many of them as take a part of it."""
 START_SHARE = 0.9
 """Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
-RECORDED: dict[LaunchRole, Role] = {"own": "time", "control": "control", "locks": "locks", "observed": "observed"}
-"""What is recorded of a role that is interleaved."""
 
 
 def measure_times(measurement: Measurement) -> None:
@@ -91,7 +87,7 @@ def _measure_batch(measurement: Measurement, batch: Batch) -> float:
             if measurement.plan.rounds % 2 and order[first][0] is cell_run.started_first:
                 order[first], order[second] = order[second], order[first]
             cell_run.started_first = order[first][0]
-    wanted = sorted(order, key=lambda each: [*ROLES].index(each[1]))
+    wanted = sorted(order, key=lambda each: [*LAUNCHES].index(each[1]))
     # 2. The iterations.
     iteration_ns = 0.0
     with contextlib.suppress(OutOfTime), measurement.started(wanted) as launches:
@@ -142,7 +138,7 @@ def _each(
         if launch.usable():
             measurement.report(launch.cell_run, phase)
             timing = measurement.plan.extra() if launch.role in PROBED else contextlib.nullcontext()
-            spent = measurement.spent.on(OF_ROLE[launch.role])
+            spent = measurement.spent.on(LAUNCHES[launch.role].seconds)
             with timing, spent, launch.cell_run.attribute_errors(launch.role):
                 act(launch)
             if not launch.usable():
@@ -274,7 +270,8 @@ def _plan_by_pilot(measurement: Measurement, batch: Batch, launches: Sequence[Ru
 
 
 def _finish(launch: RunningLaunch) -> None:
-    record = launch.finish(RECORDED[launch.role], loops=launch.loops, window_ns=launch.plan.window_ns)
+    recorded = LAUNCHES[launch.role].recorded
+    record = launch.finish(recorded, loops=launch.loops, window_ns=launch.plan.window_ns)
     launch.cell_run.all_launches.append(record)
 
 
