@@ -484,11 +484,6 @@ def test_a_look_that_may_be_of_a_program_s_end_does_not_count(bench: Bench, monk
     assert held.waits is not None
 
 
-def test_a_program_cannot_be_parked(bench: Bench) -> None:
-    handle = bench.shell("true")
-    assert "cannot be stopped at a barrier" in fails(lambda: handle.barrier(1, 0)).reason
-
-
 def test_a_functional_run_is_one_run(tmp_path: Path) -> None:
     text = 'echo "$0" >> seen; echo "{}"; exit "$1"'
 

@@ -21,7 +21,7 @@ from bench import (
 )
 
 from physical import confirm_near, confirmed
-from pytest_ftgate.measure.launch import Handle, LaunchFailed
+from pytest_ftgate.measure.launch import LaunchFailed, StoppableHandle
 from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.model.sample import Barrier
 from pytest_ftgate.model.spec import BodyKind, Executor, Param
@@ -85,7 +85,7 @@ TOUCHES = """
 def barriers(
     bench: Bench, executor: Executor, build: str, count: int = 1, reuse: str = "fresh", **values: object
 ) -> list[Barrier]:
-    handle: Handle = bench.ready(executor, build=build, reuse=reuse, params=params(**values))
+    handle: StoppableHandle = bench.ready(executor, build=build, reuse=reuse, params=params(**values))
     found = [handle.barrier(1, 0) for _ in range(count)]
     handle.finish()
     return found
@@ -220,10 +220,10 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
             time.sleep(0.01)
     """)
 
-    def launch(mib: int) -> Handle:
+    def launch(mib: int) -> StoppableHandle:
         return bench.ready(executor, build=build, params=params(mib=mib))
 
-    def held(handle: Handle) -> int:
+    def held(handle: StoppableHandle) -> int:
         points = handle.measure_held(800_000_000, True).memory
         assert {point.processes for point in points} == {points[0].processes}
         assert len(points) > 1  # the only sample may have been taken when a worker had ended

@@ -14,7 +14,7 @@ from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench
 from example import Example
 
 from pytest_ftgate.measure.cell_run import CellRun, disagreements
-from pytest_ftgate.measure.launch import Handle, LaunchFailed, setup_of
+from pytest_ftgate.measure.launch import LaunchFailed, StoppableHandle, setup_of
 from pytest_ftgate.model.sample import Launch
 from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.run import plain
@@ -88,7 +88,7 @@ WORKLOAD = """
 """
 
 
-def start(bench: Bench, executor: Executor, role_count: RoleCounts = ROLE_COUNT, **options: Any) -> Handle:
+def start(bench: Bench, executor: Executor, role_count: RoleCounts = ROLE_COUNT, **options: Any) -> StoppableHandle:
     return bench.ready(executor, roles=role_count, timeout_s=LONG_S, **options)
 
 

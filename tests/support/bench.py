@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
+from pytest_ftgate.measure.launch import LaunchRole, Request, StoppableHandle
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
 from pytest_ftgate.model.spec import (
     BodyKind,
@@ -66,7 +66,7 @@ class Bench:
         self.folder = folder
         self.executables = executables
         self.launcher = WorkloadLauncher(runner_home(), folder / ".ftgate" / "launches")
-        self.started: list[Handle] = []
+        self.started: list[StoppableHandle] = []
 
     def write(self, source: str, name: str = "test_workload.py") -> Path:
         """The workload's module; imports of the plugin are added."""
@@ -101,7 +101,7 @@ class Bench:
         roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
         pin: bool = False,
-    ) -> Handle:
+    ) -> StoppableHandle:
         """A launch that is told what to do by the test; it is ended with the test."""
         path = self.folder / (module.replace(".", "/") + ".py")
         source = Source(
@@ -138,7 +138,7 @@ class Bench:
         self.started.append(handle)
         return handle
 
-    def ready(self, executor: Executor, **options: Any) -> Handle:
+    def ready(self, executor: Executor, **options: Any) -> StoppableHandle:
         """A launch, as `start` makes it, that has imported its workload."""
         handle = self.start(executor, **options)
         handle.ready()

@@ -29,7 +29,16 @@ from ..model.sample import (
 )
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED
-from .launch import LAUNCHES, PROBED, CellUnsupported, Handle, LaunchRole, Request, error_of
+from .launch import (
+    LAUNCHES,
+    PROBED,
+    CellUnsupported,
+    Handle,
+    LaunchRole,
+    Request,
+    StoppableHandle,
+    error_of,
+)
 from .plan import OutOfTime, RoundPlan
 
 EmptyKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
@@ -331,6 +340,15 @@ class RunningLaunch:
         iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
         self.warm_wall_ns = iteration.wall_ns
         self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
+
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
+        assert isinstance(self.handle, StoppableHandle)  # nobody asks for it of a command, see `CellRun.probed`
+        return self.handle.barrier(loops, window_ns, collects=collects)
+
+    def close(self) -> None:
+        """Begin its end; nothing of a command is left to be ended."""
+        if isinstance(self.handle, StoppableHandle):
+            self.handle.close()
 
     def kill(self) -> None:
         """End it, however far it came; that it cannot be ended is its cell's error."""

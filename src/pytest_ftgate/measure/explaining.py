@@ -116,7 +116,7 @@ def measure_loads(
                 left_ns = 1e9 * (most_s - (plan.clock() - began_s))
                 loops = max(1, min(plan.loops or 1, int(left_ns / (1 + BARRIERS) / max(1, one_ns))))
                 for _ in range(max(2, min(1 + BARRIERS, int(left_ns / max(1, one_ns) / loops)))):
-                    launch.handle.barrier(loops, plan.window_ns, collects=True)
+                    launch.barrier(loops, plan.window_ns, collects=True)
             return launch.finish("loaded")
 
     return [each.loads or Loads() for each in _measured(measurement, sides, left_s, "loaded", one)]

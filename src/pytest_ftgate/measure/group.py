@@ -202,7 +202,7 @@ class Measurement:
                         launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
                         for _ in self.in_time(range(self.plan.taken)):
                             launch.measured()
-                        launch.handle.close()
+                        launch.close()
                         launch.handle.finish()
 
     def _plan_rounds(self) -> None:

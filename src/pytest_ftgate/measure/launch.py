@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -217,7 +217,7 @@ class CellUnsupported(Exception):
 
 
 class Handle(Protocol):
-    """A launch that is under way; it does nothing unless asked."""
+    """A launch that is under way; it does nothing unless asked. A program has no other methods."""
 
     def ready(self) -> float:
         """Wait until the workload is imported; the clock's resolution there, in ns."""
@@ -237,17 +237,6 @@ class Handle(Protocol):
         """
         ...
 
-    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
-        """One iteration that is not timed, and a sample of memory at its end, while all workers wait.
-
-        With `collects` garbage is collected before the sample: what is left is what the body leaves behind.
-        """
-        ...
-
-    def close(self) -> None:
-        """Begin `finish`, so that several launches end at the same time."""
-        ...
-
     def finish(self) -> Launch:
         """Let the launch end by itself; its record, as far as the launch itself knows it.
 
@@ -257,6 +246,22 @@ class Handle(Protocol):
 
     def kill(self) -> None:
         """End it and everything it started. Safe at any time, also twice."""
+        ...
+
+
+@runtime_checkable
+class StoppableHandle(Handle, Protocol):
+    """One that lives on between iterations."""
+
+    def close(self) -> None:
+        """Begin `finish`, so that several launches end at the same time."""
+        ...
+
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
+        """One iteration that is not timed, and a sample of memory at its end, while all workers wait.
+
+        With `collects` garbage is collected before the sample: what is left is what the body leaves behind.
+        """
         ...
 
 

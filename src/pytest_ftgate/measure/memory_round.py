@@ -59,7 +59,7 @@ def measure_memory(measurement: Measurement) -> None:
                 steps: tuple[Callable[[RunningLaunch], object], ...] = (
                     lambda launch: _ready(measurement, launch),
                     functools.partial(_hold, measurement, cell_run, grows),
-                    lambda launch: launch.handle.close(),
+                    RunningLaunch.close,
                     _finish,
                 )
                 for act in steps:
@@ -246,7 +246,7 @@ def _barriers(
     window_ns = min(measurement.plan.window_ns, BARRIER_WINDOW_NS)
     loops = 1 if window_ns else measurement.plan.loops or 1
     in_time = measurement.in_time(range(count), window_ns or launch.next_ns)
-    return tuple(launch.handle.barrier(loops, window_ns, collects=collects) for _ in in_time)
+    return tuple(launch.barrier(loops, window_ns, collects=collects) for _ in in_time)
 
 
 def _growth_is_due(measurement: Measurement, cell_run: CellRun) -> bool:

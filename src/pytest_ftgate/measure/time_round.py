@@ -115,7 +115,7 @@ def _measure_batch(measurement: Measurement, batch: Batch) -> float:
                     counted += beside
         # 3. Their end.
         measurement.sample_conditions()
-        _each(measurement, counted, "ending", lambda launch: launch.handle.close(), late=True)
+        _each(measurement, counted, "ending", RunningLaunch.close, late=True)
         _each(measurement, counted, "ending", _finish, late=True)
     return iteration_ns
 

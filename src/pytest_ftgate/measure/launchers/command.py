@@ -13,7 +13,7 @@ from ...kit.marks import marks
 from ...kit.processes import kill_marked
 from ...kit.text import expanded
 from ...kit.values import LARGEST, Figure, Natural
-from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
+from ...model.sample import Iteration, Launch, MemoryPoint, WorkloadError
 from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, LONGEST_NAME, MEASURED
@@ -173,13 +173,6 @@ class CommandHandle:
                 memory, dropped = memory[:-1], dropped + len(memory[-1:])
         run = self._ended(process, 0 if one_ns else window_ns)
         return HeldIteration(iteration=self._recorded(HOLD, [run]), memory=memory, dropped=dropped, waits=waits)
-
-    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
-        """Not for programs, whose workers cannot be stopped at a barrier: nobody asks for it."""
-        raise LaunchFailed(WorkloadError(reason="is a program, which cannot be stopped at a barrier"))
-
-    def close(self) -> None:
-        """Nothing: its end is short."""
 
     def finish(self) -> Launch:
         """The record; raises LaunchFailed when runs left processes behind."""
