@@ -20,6 +20,7 @@ import jsonschema
 import pytest
 import yaml
 
+from pytest_ftgate.features.init import PLACES
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
@@ -156,11 +157,29 @@ def test_they_gate_as_the_workflows_do_that_init_writes() -> None:
 def test_the_manual_names_the_inputs_that_there_are() -> None:
     page = (ROOT / "docs" / "action.md").read_text("utf-8")
     assert page.endswith("".join(f"{row}\n" for row in rows())), "the table is not that of the files"
-    github, gitlab = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    github, gitlab = blocks("docs/action.md")
     assert github["jobs"]["ftgate"]["steps"][-1]["with"].keys() <= ACTION["inputs"].keys()
     (included,) = gitlab["include"]
     assert included["component"].partition("@")[0].endswith("/pytest-ftgate/ftgate")
     assert included["inputs"].keys() <= HEADER["spec"]["inputs"].keys()
+
+
+def blocks(page: str) -> list[Any]:
+    """The YAML of a page."""
+    found = re.findall(r"^```yaml\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(text) for text in found]
+
+
+def test_the_shortest_forms_are_of_what_there_is() -> None:
+    """In the recipes the action and the job of `ftgate init`, in the README its step."""
+    github, gitlab = blocks("docs/recipes.md")
+    step = github["jobs"]["ftgate"]["steps"][-1]
+    assert step["uses"].partition("@")[0].endswith("/pytest-ftgate")
+    assert step["with"].keys() <= ACTION["inputs"].keys()
+    assert gitlab == {"include": [{"local": PLACES["gitlab"].as_posix()}]}
+    (((readme,),),) = (blocks("README.md"),)
+    written = (TEMPLATES / "github.yml").read_text("utf-8")
+    assert [word for word in readme["run"].split() if word not in written] == []
 
 
 def rows() -> Iterator[str]:
