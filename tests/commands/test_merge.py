@@ -62,7 +62,7 @@ def test_a_case_that_was_run_twice_is_refused(write: Write, capsys: pytest.Captu
     names = [write(f"{index}.xml", text) for index in range(2)]
     assert cli.main(["merge", *names, "-o", "all.xml"]) == 2
     said = capsys.readouterr().err
-    assert "error: 8 cases were run in two files or more: which result holds is not known" in said
+    assert "error: 8 cases were run in two files or more: it is unknown which result holds" in said
     assert "  tests.test_words.test_it[0]: 0.xml, 1.xml\n" in said
     assert said.endswith("  and 3 more\n")
     assert not Path("all.xml").exists()

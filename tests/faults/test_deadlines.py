@@ -183,7 +183,7 @@ def piped(bench: Bench, junk: str, *, once: bool = True, timeout_s: float = 20.0
 @pytest.mark.parametrize("junk", JUNK)
 def test_junk_on_the_control_pipe_is_an_error_that_shows_it(bench: Bench, junk: str) -> None:
     written, said = JUNK[junk]
-    with pytest.raises(LaunchFailed, match=f"sent what cannot be used on the pipe of its runner: .*({said})") as raised:
+    with pytest.raises(LaunchFailed, match=f"sent invalid data on the pipe of its runner: .*({said})") as raised:
         piped(bench, written).iteration("measured")
     assert "must not write to it" in raised.value.error.detail
 

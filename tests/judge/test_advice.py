@@ -258,7 +258,7 @@ def test_workers_of_which_one_is_slower_are_named() -> None:
         for name, wall, imbalance in (("threads", 1.0, 1.24), ("fork", 2.0, 1.8))
     ]
     text = " ".join(str(said(advised(*both))).replace("\\n", " ").split())
-    assert "what the slowest worker takes over the median one: fork on 3.14 1.80x" in text
+    assert "time of the slowest worker, divided by that of the median one: fork on 3.14 1.80x" in text
     assert "1.24x" not in text
 
 

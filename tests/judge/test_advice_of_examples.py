@@ -131,7 +131,7 @@ def test_one_lock_erases_parallelism_whatever_the_executor() -> None:
     assert threads.by_waits is not None
     assert threads.by_cores is not None
     assert threads.by_cores < threads.by_waits
-    assert "the lock takes what more workers bring" in text(found, "contention")
+    assert "the lock cancels the gain of more workers" in text(found, "contention")
 
 
 def test_threads_win_over_a_manager_by_ten_times() -> None:

@@ -662,7 +662,7 @@ class TestLooks:
                 elif verdict.more is not None:
                     advised += 1
                     assert count + verdict.more in LOOKS
-                    assert f" needs about {verdict.more} more pair" in of_metric(verdict)
+                    assert f" about {verdict.more} more pair" in of_metric(verdict)
         assert advised >= 8
 
     def test_the_advised_number_settles_it(self) -> None:
@@ -825,8 +825,8 @@ class TestRuledOut:
         )
         worse = decide.compare(constant(1.1, 3, pair_s=60.0))
         assert of_metric(worse) == (
-            "the estimate +10 % is worse than the effect +5 %; rules out +16 %; whether it is beyond +2 % needs about "
-            f"{worse.more} more pairs, {worse.more} min"
+            "the estimate +10 % is worse than the effect +5 %; rules out +16 %; whether it exceeds +2 % shows after "
+            f"about {worse.more} more pairs, {worse.more} min"
         )
 
     def test_one_pair_rules_out_nothing(self) -> None:

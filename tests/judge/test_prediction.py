@@ -78,7 +78,7 @@ class TestLimits:
     def test_the_reason_says_how_many_and_how_far(self) -> None:
         verdict = predicted(1.08, [STORED, STORED], effect=0.1)
         match = re.fullmatch(
-            r"stored figures hardly tell so small a change; the figures of 2 days only show a change beyond \+(\S+) %",
+            r"stored figures hardly show so small a change; the figures of 2 days only show a change beyond \+(\S+) %",
             of_metric(verdict),
         )
         assert match
@@ -129,7 +129,7 @@ class TestLimits:
         assert predict(new, [STORED] * 12).decision is Decision.REGRESSED
 
     def test_a_commit_is_named_first_where_there_is_one(self) -> None:
-        for new, other in ((times(1.0), ", or record on"), (times(1.12), ": stored figures hardly tell")):
+        for new, other in ((times(1.0), ", or record on"), (times(1.12), ": stored figures hardly show")):
             comparison = msgspec.structs.replace(of(new, computing=1.0), recordings=(STORED,), reference=STORED)
             found = prediction.predict(comparison, commit=True)
             assert of_metric(found).startswith(f"compare with a commit (--ftgate-against=REV){other}")

@@ -421,7 +421,7 @@ def test_a_build_that_fails_is_the_error_of_each_launch(bench: Bench) -> None:
 
 def test_a_build_that_makes_no_program_is_an_error(bench: Bench) -> None:
     error = fails(bench.start("{folder}/made", build=("true",)).ready)
-    assert error.reason == f"its build `true` ended well, but there is no {bench.folder}/made"
+    assert error.reason == f"its build `true` succeeded, but there is no {bench.folder}/made"
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,7 @@ def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pyte
     [
         ("fails", "oha exited with code 2: no such option"),
         ("rubbish", "oha did not print its figures: rubbish"),
-        ("silent", "no request was answered within 0.15 s of load; let window= be longer"),
+        ("silent", "no request was answered within 0.15 s of load; use a longer window="),
         ("hangs", "oha did not end within 0.3 s after its window of 0.15 s"),
         ("clock", "oha measures with the machine's clock, which was set during 3 windows"),
     ],

@@ -31,9 +31,7 @@ def test_each_thing_that_changed_has_a_sentence_the_causes_first() -> None:
 
 
 def test_what_is_not_known_is_said_in_one_line() -> None:
-    assert explained(HEAVIER) == (
-        "what holds the added memory is not known: no git here: its commit cannot be measured",
-    )
+    assert explained(HEAVIER) == ("the added memory is unexplained: no git here: its commit cannot be measured",)
     noise = "no function grew beyond the noise of 770 samples"
     assert explained(caused("time", unknown=noise, added=3e6)) == (noise,)
 

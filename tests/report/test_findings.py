@@ -44,7 +44,7 @@ def test_a_change_that_one_launch_shows_is_not_green(launches: int, beyond: bool
     judged = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, launches=launches, beyond=beyond)
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(judged,)))
     found = said.undecided(of_rows(*rows(Decision.PASSED, 9), row))
-    text = f"one launch is worse than the effect, and decides nothing, of {row.cell.nodeid}; give the tests more time"
+    text = f"one launch is worse than the effect, and decides nothing: {row.cell.nodeid}; give the tests more time"
     assert found.startswith(text) if fails else found == ""
 
 
@@ -73,7 +73,7 @@ def test_of_cells_that_stored_figures_left_open_it_says_what_decides_them() -> N
     )
     verdict = msgspec.structs.replace(row.verdict, basis="stored", metrics=(wall,))
     found = said.undecided(of_rows(msgspec.structs.replace(row, verdict=verdict)))
-    assert "0 of 1 compared cell; record on 2 more days (pytest --ftgate-update=all); the run fails" in found
+    assert "0 of 1 compared cell; record on 2 more days (pytest --ftgate-update=all); failed by" in found
 
 
 def test_of_cells_that_lack_time_the_one_that_lacks_most_is_said() -> None:

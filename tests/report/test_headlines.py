@@ -202,26 +202,26 @@ MOVED = WorkloadError(reason="raised KeyError: 3", detail=TRACE.replace('/projec
 @pytest.mark.parametrize(
     ("reference", "text"),
     [
-        (there(error=MOVED), "the reference has this error, too: it is not of this change"),
+        (there(error=MOVED), "the reference has this error, too: this change did not cause it"),
         (there(error=WorkloadError(reason="raised OSError")), "the reference has another error: OSError"),
         (there(begun=12), "1 of 4 launches here, 0 of 12 launches of the reference had this error"),
         (there(begun=1), "1 of 4 launches here, 0 of 1 launch of the reference had this error"),
-        (there(), "not known whether the reference has this error, too: it was not run"),
-        (there(unsupported="no uvloop"), "not known whether the reference has this error, too: no uvloop"),
+        (there(), "it is unknown whether the reference has this error: it was not run"),
+        (there(unsupported="no uvloop"), "it is unknown whether the reference has this error: no uvloop"),
         (None, ""),
     ],
 )
 def test_whose_error_it_is(reference: Sample | None, text: str) -> None:
     row = failed(MISSING, reference)
     assert whose(row) == text
-    assert headline(row) == ("also in the reference: " if "it is not" in text else "") + "KeyError: 'missing'"
+    assert headline(row) == ("also in the reference: " if "did not cause" in text else "") + "KeyError: 'missing'"
     assert cell_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
 
 
 def test_other_results_are_of_no_single_launch() -> None:
     other = WorkloadError(reason="gave another result than the other cells", detail="here: 1")
     assert whose(failed(other, there(begun=3))) == "0 of 3 launches of the reference had this error"
-    assert "not of this change" in whose(failed(other, there(error=other)))
+    assert "did not cause it" in whose(failed(other, there(error=other)))
 
 
 @pytest.mark.parametrize(
@@ -274,13 +274,13 @@ def test_a_hang_is_the_same_whatever_line_it_was_at() -> None:
         WorkloadError(reason=f"did not end an iteration within 60 s (ended); worker {at} of 8 was at /{at}/t.py:3")
         for at in (3, 4)
     ]
-    assert "not of this change" in whose(failed(hung[0], there(error=hung[1])))
+    assert "did not cause it" in whose(failed(hung[0], there(error=hung[1])))
 
 
 def test_a_stored_baseline_alone_does_not_tell() -> None:
     verdict = Verdict(decision=Decision.ERROR, commit="1a2b3c4d5e6f", baseline="baselines/t.json", basis="stored")
     assert whose(failed(MISSING, None, verdict=verdict)) == (
-        "not known whether the baseline's commit has this error, too: --ftgate-against=1a2b3c4d5e runs both"
+        "it is unknown whether the baseline's commit has this error: --ftgate-against=1a2b3c4d5e runs both"
     )
     beside_it = Verdict(decision=Decision.ERROR, commit="1a2b3c4d5e6f", basis="paired")
     assert whose(failed(MISSING, None, verdict=beside_it)) == ""

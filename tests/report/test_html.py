@@ -251,7 +251,7 @@ def test_an_error_says_whether_the_reference_has_it() -> None:
     assert row.error is not None
     verdict = Verdict(decision=Decision.ERROR, reason=row.error.reason, commit=report_by_hand.COMMIT)
     text = words(rendered(of_rows(msgspec.structs.replace(row, verdict=verdict))))
-    assert "reference not known whether the baseline&#39;s commit has this error" in text
+    assert "reference it is unknown whether the baseline&#39;s commit has this error" in text
 
 
 def test_what_changed_stands_before_why_and_p_values_are_folded() -> None:

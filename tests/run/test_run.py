@@ -181,7 +181,7 @@ def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project:
     wall = outcome.metric(Metric.WALL)
     assert "rules out +" in reasons.of_metric(wall)
     assert wall.more is not None
-    assert f" needs about {wall.more} more pair" in reasons.of_metric(wall)
+    assert f" about {wall.more} more pair" in reasons.of_metric(wall)
     settled = project.run(day(cells_slower(1.09)), launches=wall.launches + wall.more)
     assert settled.decision() is Decision.REGRESSED
 
@@ -896,7 +896,10 @@ def test_a_local_branch_that_has_it_is_named(project: Project, monkeypatch: pyte
     running = project.session(day(), against="merge-base")
     running.tell_new()
     assert cast(Watcher, running.listener).warnings == [
-        "without it has no test_work.py; the local main, which is ahead of it, has: compare with --ftgate-against=main"
+        (
+            "without it has no test_work.py, but the local main, which is ahead of it, does: "
+            "compare with --ftgate-against=main"
+        )
     ]
 
 

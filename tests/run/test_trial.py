@@ -608,7 +608,7 @@ class TestExplanation:
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].error is None
         unknown = cause_of(rows[FORK], "time").unknown
-        assert unknown == "what takes the added time is not known: while its stacks were sampled: raised ValueError"
+        assert unknown == "the added time is unexplained: while its stacks were sampled: raised ValueError"
 
     def test_explaining_has_its_own_time_beside_that_of_the_test(self, project: Project) -> None:
         """However the verdict took all of the test's time, or was fast."""
@@ -627,7 +627,7 @@ class TestExplanation:
         trial = project.trial(launcher, TWO, against="main")
         trial.explainer.spent_s = explaining.OWN_S
         cause = cause_of(finish(trial)[FORK], "time")
-        assert (cause.unknown, profiles_of(launcher)) == ("what takes the added time is not known: no time left", [])
+        assert (cause.unknown, profiles_of(launcher)) == ("the added time is unexplained: no time left", [])
 
     def test_a_memory_failure_is_explained_by_lines_and_never_by_a_time(self, project: Project) -> None:
         launcher = profiled(day())
@@ -743,7 +743,7 @@ class TestExplanation:
         own, other = cause_of(rows[THREADS], "time"), cause_of(rows[FORK], "time")
         assert (own.like, other.like) == ("", "3.14-threads-w2")
         assert other.parts == own.parts
-        assert other.unknown == "what takes the added time is not known: while its stacks were sampled: no room"
+        assert other.unknown == "the added time is unexplained: while its stacks were sampled: no room"
 
     def test_what_is_accepted_says_what_moved_and_costs_no_launches(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
@@ -776,7 +776,7 @@ class TestExplanation:
         rows = finish(project.trial(launcher, TWO, against="stored"))
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
-        assert cause_of(row, "time").unknown == "what takes the added time is not known: --ftgate-against stored"
+        assert cause_of(row, "time").unknown == "the added time is unexplained: --ftgate-against stored"
         assert profiles_of(launcher) == []
 
 

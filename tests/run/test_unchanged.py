@@ -131,7 +131,7 @@ def test_a_path_of_the_side_itself_in_a_source_is_the_same_in_both(sides: tuple[
 
 
 def test_without_any_note_of_a_start_nothing_is_known(sides: tuple[Side, Side]) -> None:
-    assert compare([Read(reads.FILE, "/top/a")], *sides).reason == "what it runs could not be noted"
+    assert compare([Read(reads.FILE, "/top/a")], *sides).reason == "its calls could not be recorded"
 
 
 def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
@@ -481,7 +481,7 @@ def test_another_build_needs_no_launch(checks: Checks) -> None:
 
 def test_without_notes_a_cell_is_measured(checks: Checks) -> None:
     checks.notes = []
-    assert checks.check() == Settled(why="what it runs could not be noted")
+    assert checks.check() == Settled(why="its calls could not be recorded")
 
 
 def test_a_check_that_fails_means_measuring_and_leaves_no_launch(checks: Checks) -> None:

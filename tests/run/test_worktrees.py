@@ -657,7 +657,7 @@ def test_a_merge_base_that_is_head(repo: Path) -> None:
     assert pushed.changed.commit == git(repo, "rev-parse", "HEAD")
     assert pushed.reference.commit == git(repo, "rev-parse", "HEAD~1")
     assert pushed.reference.label.startswith("HEAD~1 (")
-    assert "as HEAD is the merge base with main" in pushed.reference.label
+    assert "because HEAD is the merge base with main" in pushed.reference.label
     write(repo, a="dirty\n")
     found = against(repo, "merge-base")
     assert found.reference.commit == git(repo, "rev-parse", "HEAD")

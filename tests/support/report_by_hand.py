@@ -93,7 +93,7 @@ SLOWER = Explanation(
     shares=(Moved(name="running", before=0.61, after=0.92), Moved(name="asleep", before=0.38, after=0.07)),
     cores=Moved(name="cores", before=1.21, after=1.93),
 )
-NOT_KNOWN = "what holds the added memory is not known: no git here: its commit cannot be measured"
+NOT_KNOWN = "the added memory is unexplained: no git here: its commit cannot be measured"
 HEAVIER = Explanation(causes=(Cause(of="memory", unknown=NOT_KNOWN),))
 WAITING = Explanation(
     sites=(

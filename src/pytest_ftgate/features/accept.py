@@ -306,9 +306,9 @@ def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple
 # `ftgate accept`: write the trailer of a commit by which a regression passes review.
 
 DESCRIPTION = (
-    "Accept a regression of the last run that is meant: makes an empty commit whose trailer names the cells, the "
-    "metric and the reason. Reviewers see it in the commit and in every report; nothing is stored. To store the last "
-    "run's figures as the new baseline, use ftgate baseline update."
+    "Accept an intended regression of the last run: make an empty commit whose trailer names the cells, the metric and "
+    "the reason. Reviewers see it in the commit and in every report. Nothing is stored: ftgate baseline update stores "
+    "the last run's figures as the new baseline."
 )
 
 

@@ -118,7 +118,7 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
         add(f"the load is {load:.1f}: something else is running", "measure on a quiet machine")
     if not probes["pss_child"]:
         fix = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
-        add("PSS cannot be read: memory is reported as USS and RSS alone", fix)
+        add("PSS cannot be read: only USS and RSS are reported", fix)
     if not probes["schedstat_child"]:
         fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
         add("the scheduler's figures cannot be read: no run-queue wait", fix)

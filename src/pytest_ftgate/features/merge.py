@@ -116,7 +116,7 @@ def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
     if lines:
         more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         what = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
-        head = f"{len(lines)} {what}: which result holds is not known; leave the other files out"
+        head = f"{len(lines)} {what}: it is unknown which result holds; leave the other files out"
         raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
 
     # 2. Each case once.
@@ -347,8 +347,8 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
                 continue
             if there != folder:
                 raise BaselineError(
-                    f"{join_nodeid(test, label)} was recorded twice, in {there} and {folder}: which of them counts is "
-                    "not known; leave one of them out"
+                    f"{join_nodeid(test, label)} was recorded twice, in {there} and {folder}: it is unknown which "
+                    "one counts; leave one of them out"
                 )
             whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
             entry = StoredCell(interpreter=run.interpreters[recording.build], recordings=(whole,))

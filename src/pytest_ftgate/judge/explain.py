@@ -425,7 +425,7 @@ def held_lines(before: Loads, after: Loads, of: Literal["memory", "growth"], add
     modules = tuple(sorted(set(after.modules) - set(before.modules))) if of == "memory" else ()
     cause = Cause(of=of, added=added, modules=modules)
     if of == "growth" and not all(each.left is not None for side in (before, after) for each in side.lines):
-        return msgspec.structs.replace(cause, unknown="what a call leaves behind of each line was not traced")
+        return msgspec.structs.replace(cause, unknown="growth was not traced by line")
     found = []
     for key, (line, held, variance) in now.items():
         _, earlier, other = then.get(key, (line, 0.0, 0.0))

@@ -38,9 +38,9 @@ SAMPLING_NS = 500_000, 10_000_000
 BARRIERS: Final = 4
 """Barriers at which a launch shows what calls leave behind, after one more."""
 UNSEEN: Final[Mapping[str, str]] = {
-    "command": "a command is not looked into",
-    "server": "a server is not looked into",
-    "interpreters": "sub-interpreters are not looked into",
+    "command": "a command cannot be traced",
+    "server": "a server cannot be traced",
+    "interpreters": "sub-interpreters cannot be traced",
 }
 """Why an executor has no launches that explain."""
 

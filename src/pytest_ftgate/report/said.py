@@ -613,13 +613,13 @@ def whose(row: Row) -> str:
         if not verdict.commit or verdict.basis == "paired" or row.error is None:
             return ""
         at = verdict.commit[:COMMIT_DIGITS]
-        return f"not known whether the baseline's commit has this error, too: --ftgate-against={at} runs both"
+        return f"it is unknown whether the baseline's commit has this error: --ftgate-against={at} runs both"
     if _same_there(row):
-        return "the reference has this error, too: it is not of this change"
+        return "the reference has this error, too: this change did not cause it"
     if reference.error is not None:
         return f"the reference has another error: {exception(reference.error)}"
     if reference.unsupported is not None or not reference.begun:
-        return f"not known whether the reference has this error, too: {reference.unsupported or 'it was not run'}"
+        return f"it is unknown whether the reference has this error: {reference.unsupported or 'it was not run'}"
     if sample.error.launch:
         here = f"1 of {plural(sample.error.launch, 'launch', 'launches')} here, "
         launches = (launch for role in MEASURED for launch in reference.of(role))
@@ -765,8 +765,8 @@ def undecided(report: Report) -> str:
         advice = f"give the tests more {more}" if fixed or some or by_one else next(filter(None, stored), longer)
     what = f"{'almost ' if decided else ''}nothing was decided: {decided} of {plural(compared, 'compared cell')}"
     if not rare:
-        what = f"one launch is worse than the effect, and decides nothing, of {first_of(by_one, NAMED)}"
-    return f"{what}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
+        what = f"one launch is worse than the effect, and decides nothing: {first_of(by_one, NAMED)}"
+    return f"{what}; {advice}; failed by --ftgate-fail-on=undecided-run"
 
 
 def all_decided(report: Report) -> bool:

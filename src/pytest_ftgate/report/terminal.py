@@ -254,7 +254,9 @@ def _hints(table: Table) -> list[str]:
             shares[row.cell.label] = (start + join) / (start + work + join)
     if not shares:
         return []
-    share = units.whole_share(min(shares.values())) + ("" if len(shares) == 1 else " or more")
+    share = units.whole_share(min(shares.values())).replace(">", "more than ")
+    if len(shares) > 1 and share[0].isdigit():
+        share = f"at least {share}"
     of = "the time" if len(shares) == len(table.rows) else f"the time of {', '.join(shares)}"
     return [f'{share} of {of} is start and join: leave out reuse="fresh"']
 

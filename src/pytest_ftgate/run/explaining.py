@@ -33,10 +33,10 @@ MORE_PAIRS = 2
 METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": Metric.START}
 """The metric whose change is what was added, if it is not what failed."""
 ADDED: dict[CauseOf, str] = {
-    "time": "what takes the added time",
-    "start": "what the start of its workers takes longer for",
-    "memory": "what holds the added memory",
-    "growth": "what each call leaves behind",
+    "time": "the added time",
+    "start": "the longer start of its workers",
+    "memory": "the added memory",
+    "growth": "the growth",
 }
 """Of what a cause may not be known, in the order in which causes are said."""
 T = TypeVar("T")
@@ -158,7 +158,7 @@ class _Explaining:
             try:
                 causes.append(known or self._cause(of, moved))
             except FtgateError as error:
-                causes.append(Cause(of=of, unknown=f"{ADDED[of]} is not known: {error}"))
+                causes.append(Cause(of=of, unknown=f"{ADDED[of]} is unexplained: {error}"))
         return replace(moved, causes=tuple(causes), part=self.cut)
 
     def _moved(self, kinds: Sequence[explain.Kind]) -> Explanation:
@@ -238,7 +238,7 @@ def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     if row.verdict.decision is Decision.ACCEPTED:
         return moved
     why = row.verdict.why or "its reference was not measured"
-    causes = (Cause(of=of, unknown=f"{ADDED[of]} is not known: {why}") for of in ADDED if of in kinds)
+    causes = (Cause(of=of, unknown=f"{ADDED[of]} is unexplained: {why}") for of in ADDED if of in kinds)
     return replace(moved, causes=tuple(causes))
 
 
@@ -251,7 +251,7 @@ def outside(phases: Iterable[Moved]) -> str:
     """Where the added time is if it is not in the work; `phases` are start and join, if they moved."""
     if named := longer(phases):
         return f"the time is added to {listed(named, 'and')}, none of it to the body"
-    return "how much longer its body takes lies within the noise of its launches"
+    return "the added time of its body lies within the noise of its launches"
 
 
 # ---- files as people know them, and alike on both sides

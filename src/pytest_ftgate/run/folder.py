@@ -72,6 +72,6 @@ def refuse_tracked(folder: Path) -> None:
         return
     if tracked:
         raise FtgateError(
-            f"git tracks {first_of(tracked, 1)}: what is in {folder.name} is run and measured with, so no commit may "
-            f"bring it; remove it with `git rm -r -f {folder.name}` and commit that"
+            f"git tracks {first_of(tracked, 1)}: the files in {folder.name} are executed, so no commit "
+            f"may contain them; remove them with `git rm -r -f {folder.name}` and commit that"
         )

@@ -167,7 +167,7 @@ class Run:
         branch = worktrees.ahead(self.folder.root, pair, new[0]) if self.config.reference == MERGE_BASE else ""
         if branch:
             self.listener.warn(
-                f"{reference.label} has no {said.few(found)}; the local {branch}, which is ahead of it, has: "
+                f"{reference.label} has no {said.few(found)}, but the local {branch}, which is ahead of it, does: "
                 f"compare with --ftgate-against={branch}"
             )
             return

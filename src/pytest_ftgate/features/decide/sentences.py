@@ -35,7 +35,7 @@ FIRST = ("advice", "time", "hazard")
 """What is said first."""
 TABLE = 7
 """Lines of the times that are shown by default."""
-WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
+WEIGH = "to choose, set weights in the ini, such as ftgate_weights = time=1 memory=0.5"
 KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
 INDENT = "  "
@@ -153,19 +153,19 @@ def _advice(advice: Advice, at: Place) -> list[str]:
         names, every = first.advised or first.pareto, len(first.time.ranked)
         times = {each.name: _time(each.value, first.windows) for each in first.time.ranked}
         memory = {each.name: units.size(each.value.value) for each in (first.memory.ranked if first.memory else ())}
-        figures = [(name, f"{times[name]}, {memory.get(name, 'memory not known')}") for name in names]
+        figures = [(name, f"{times[name]}, {memory.get(name, 'memory unknown')}") for name in names]
         lines = _lines(figures)
         if len(names) == 1:
             best = f"best {by}" if by else "no other is clearly faster or smaller"
             why = "no other candidate was measured" if every == 1 else best
             text, lines = f"{': '.join(figures[0])}; {why}", ""
         elif not first.advised:
-            text = "nothing wins in both time and memory; one of these, each beaten by none"
+            text = "no single best in time and memory; the trade-offs"
             lines += f"\n{WEIGH}"
         elif len(names) == every:
-            text = f"it does not matter: these are not told apart {by or 'in time or memory'}"
+            text = f"any of these: no figure tells them apart {by or 'in time or memory'}"
         else:
-            text = f"one of these; which of them does not matter {by or 'in time or memory'}, the others are beaten"
+            text = f"any of these: the others are worse, and no figure tells these apart {by or 'in time or memory'}"
         settings = f"; the same {_with_settings(others, at)}" if others else ""
 
         # What tells the candidates apart where time does not: the timer or latency in which they differ most.
@@ -173,7 +173,7 @@ def _advice(advice: Advice, at: Place) -> list[str]:
         widest = max(rankings, key=_difference, default=None)
         if widest and (most := _difference(widest)) > 1:
             best = _names([f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied])
-            lines += f"\nbut {widest.metric} is least with {best}, and up to {units.ratio(most)} that with others"
+            lines += f"\nbut {widest.metric} is least with {best}; with others it is up to {units.ratio(most)} as much"
         texts.append(f"{at(first)}{text}{settings}{lines}")
     return texts
 
@@ -183,7 +183,7 @@ def _times(choices: Sequence[Choice], at: Place) -> list[str]:
     ties, texts = _ties(choices), []
     if len(ties) > 1:
         most = max(each.times.value for choice in ties for each in choice.time.ranked if each.times)
-        texts.append(f"{_with_settings(ties, at)} none is told apart from the fastest: up to {units.ratio(most)}")
+        texts.append(f"{_with_settings(ties, at)} no figure tells any from the fastest: up to {units.ratio(most)}")
     return texts + [
         f"{at(choice)}{_ranking(choice.time, choice)}"
         for choice in choices
@@ -285,10 +285,10 @@ def _contention(advice: Advice, at: Place) -> list[str]:
         text += f"; longest at {each.site}" if each.site and each.lock else ""
         gain = gains.get((each.name, each.setting))
         if gain and gain.enough == gain.base and (each.lock or 0) >= ERASED:
-            text += "; the lock takes what more workers bring"
+            text += "; the lock cancels the gain of more workers"
         pairs.append((f"{at(each)}{each.name}", text))
     pairs += _more(waiting[NAMED:], [each.by_waits for each in waiting[NAMED:]])
-    head = "shares of the workers' time spent waiting, and the speed-up without that at most:"
+    head = "shares of the workers' time spent waiting, and the largest speed-up without these waits:"
     texts = [head + _lines(pairs)] if pairs else []
     if quiet := [each for each in advice.contention if each not in waiting]:
         texts.append(f"{_names([each.name for each in quiet])} wait less than {percent(LEAST_SHARE)} of the time")
@@ -296,7 +296,7 @@ def _contention(advice: Advice, at: Place) -> list[str]:
     if unfair:
         pairs = [(f"{at(each)}{each.name}", units.ratio(each.imbalance or 0)) for each in unfair[:NAMED]]
         pairs += _more(unfair[NAMED:], [each.imbalance or 0 for each in unfair[NAMED:]])
-        texts.append(f"what the slowest worker takes over the median one:{_lines(pairs)}")
+        texts.append(f"time of the slowest worker, divided by that of the median one:{_lines(pairs)}")
     return texts
 
 
@@ -309,7 +309,7 @@ def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
         texts = [f"{points} that of {each.base}", enough]
         pairs.append((f"{at(each)}{each.name}", "; ".join(texts)))
     pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
-    return [f"throughput over that of fewer workers:{_lines(pairs)}"] if pairs else []
+    return [f"throughput, compared with fewer workers:{_lines(pairs)}"] if pairs else []
 
 
 # ---- words

@@ -117,7 +117,7 @@ def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
 def _unfollowed(notes: list[Read], mine: Side) -> str:
     """After which of the notes nobody can tell what the process reads; empty if there is none."""
     if not any(note.kind == reads.STARTED for note in notes):
-        return "what it runs could not be noted"
+        return "its calls could not be recorded"
     bound = {note.text for note in notes if note.kind == reads.BOUND}
     for note in notes:
         unknown = ""

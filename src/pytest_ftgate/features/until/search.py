@@ -159,7 +159,7 @@ class RaceSearch:
             if cell_run.unsupported is not None:
                 decision, text = Decision.UNSUPPORTED, cell_run.unsupported
             elif not side.iterations:
-                decision, text = Decision.NOT_MEASURED, "the time ended before an iteration did: give more of it"
+                decision, text = Decision.NOT_MEASURED, "the time ended before its first iteration: give it more time"
             else:
                 reference = cell_run.reference and self.sides[cell_run.reference]
                 there = f"; of the reference: {reference.text}" if reference and reference.iterations else ""

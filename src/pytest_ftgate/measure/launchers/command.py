@@ -146,7 +146,7 @@ class CommandHandle:
                 if (code := process.wait(BUILD_TIMEOUT_S, what).code) != 0:
                     raise process.failure(what + exit_text(code))
                 if which(program, self.request.python, self.values["folder"]) is None:
-                    raise process.failure(f"{what}ended well, but there is no {program}")
+                    raise process.failure(f"{what}succeeded, but there is no {program}")
             except LaunchFailed as failure:
                 builds[key] = failure.error
             else:

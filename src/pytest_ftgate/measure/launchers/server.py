@@ -536,10 +536,10 @@ class ServerHandle:
             kinds = ", ".join(f"{count} by {kind}" for kind, count in output.errors.items())
             raise failure(
                 f"{output.failed} of {output.failed + output.answers} requests failed under load ({kinds}): "
-                "let the test request one, and see its answer"
+                "request one in the test to see its answer"
             )
         if not output.answers:
-            raise failure(f"no request was answered within {output.seconds:.3g} s of load; let window= be longer")
+            raise failure(f"no request was answered within {output.seconds:.3g} s of load; use a longer window=")
         self.server.must_keep_the_gil_off()
         self.server.output.trim()
         return output

@@ -471,7 +471,7 @@ class WorkloadHandle:
             raise self._junk(f"{name} of its {message['event']!r} message: {error}") from error
 
     def _junk(self, what: str) -> LaunchFailed:
-        return self.process.failure(f"sent what cannot be used on the pipe of its runner: {what}", JUNK_FIX)
+        return self.process.failure(f"sent invalid data on the pipe of its runner: {what}", JUNK_FIX)
 
     def awaited(self, event: str, timeout_s: float, doing: str) -> dict[str, Any]:
         """The next message of the launch, which has to be `event`; what ends the waiting otherwise is raised."""
@@ -539,7 +539,7 @@ class WorkloadHandle:
         try:
             return loads.read(self.folder / LOADS, self.process.pid, self.left_calls, unmarshalled)
         except (BrokenMessage, ValueError) as error:
-            raise self.process.failure(f"what was traced of it cannot be read: {error}") from error
+            raise self.process.failure(f"its trace cannot be read: {error}") from error
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""

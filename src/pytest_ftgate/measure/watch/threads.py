@@ -519,9 +519,9 @@ def forbidden(error: PermissionError) -> str:
 def unsupported() -> str:
     """Why the waits cannot be seen on this machine, whatever the interpreter; empty when they can."""
     if not on_linux():
-        return f"{platform.system()} does not say what another process's threads wait for: Linux does"
+        return f"{platform.system()} does not show what the threads of another process wait for; only Linux does"
     if platform.machine() not in CALLS:
-        return f"the system calls of {platform.machine()} are not known here: those of {' and '.join(CALLS)} are"
+        return f"the system calls of {platform.machine()} are unknown; those of {' and '.join(CALLS)} are known"
     missing = [name for name in ("schedstat", "syscall") if not os.path.exists(f"/proc/self/task/{os.getpid()}/{name}")]
     return f"this kernel has no /proc/PID/task/TID/{missing[0]}" if missing else ""
 

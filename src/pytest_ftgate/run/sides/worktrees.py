@@ -189,7 +189,7 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         before = repository.commit("HEAD~1") or _fetched(repository, "HEAD~1", f"{OPTION} {label}", environ)
         if before is None:
             raise
-        return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
+        return _checked_out(repository, f"HEAD~1 ({shown(before)}), because HEAD is the {label}", before, folder)
 
 
 def commit_pair(root: Path, commit: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
