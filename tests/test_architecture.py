@@ -332,7 +332,7 @@ def test_one_place_prints() -> None:
 # -- the checks themselves -----------------------------------------------------------------------------------------
 
 FAULTS = {
-    "stats/rank_tests.py": "from ..judge import decide",
+    "stats/estimators.py": "from ..judge import decide",
     "judge/decide.py": "def late() -> None:\n    import pytest_ftgate.run.run",
     "store/schema.py": "from ..judge import limits",
     "runner/worker.py": "from pytest_ftgate.targets import find",

@@ -19,7 +19,7 @@ from pathlib import Path
 from pytest_ftgate.measure.launchers.workload import install_runner, lock_environment
 from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.runner.locks.sites import RECORD, WINDOW
-from pytest_ftgate.stats.rank_tests import location
+from pytest_ftgate.stats.intervals import location
 from pytest_ftgate.targets.find import find_interpreter
 
 # Run by the measured interpreter, with the number of rounds; prints the ns of a pair by variant, a JSON line per round.

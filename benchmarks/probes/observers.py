@@ -20,7 +20,7 @@ from pathlib import Path
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.measure.launchers.workload import install_runner
 from pytest_ftgate.model.spec import parse_target
-from pytest_ftgate.stats.rank_tests import location
+from pytest_ftgate.stats.intervals import location
 from pytest_ftgate.targets.find import find_interpreter
 
 # Prints a line for each pair: the seconds and the CPU seconds of an operation, bare and observed.

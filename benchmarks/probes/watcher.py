@@ -21,7 +21,7 @@ from typing import NamedTuple
 from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler
 from pytest_ftgate.model.spec import parse_target
-from pytest_ftgate.stats.rank_tests import location
+from pytest_ftgate.stats.intervals import location
 from pytest_ftgate.targets.find import find_interpreter
 
 # One order per line: the window's seconds; one answer: operations per second, and per second of its CPU time.

@@ -33,7 +33,7 @@ from series import Calibration, Pair, Side
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.model.spec import Executor, Param, StartMethod
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import iterations_ratio, quantile
+from pytest_ftgate.stats.estimators import iterations_ratio, quantile
 
 WORKLOAD = """
 @ftgate.compare(threads)

@@ -44,7 +44,7 @@ from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model.spec import Executor, Param
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import quantile
+from pytest_ftgate.stats.estimators import quantile
 
 EFFECTS = (0.0, 0.05, 0.10, 0.25)
 KINDS = ("wall", "cpu")

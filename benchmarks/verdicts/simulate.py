@@ -36,7 +36,7 @@ from pytest_ftgate.judge import compare, decide, limits, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.verdict import Comparison, Decision, Limits
-from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
+from pytest_ftgate.stats import alpha_spending, intervals, moderated
 from pytest_ftgate.stats.alpha_spending import Look
 
 ALPHA = 0.01
@@ -236,7 +236,7 @@ def measured(title: str, found: Sequence[Pair]) -> list[Noise]:
             values = [compare.time_pair(metric, pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
             logs = np.array([math.log(each.new / each.reference) for each in values if each])
             errors = np.array([each.error for each in values if each])
-            logs -= rank_tests.location(logs, 0.0).value
+            logs -= intervals.location(logs, 0.0).value
             made.append(Noise(f"{title}: {cell} {metric}", metric, _resampled(logs, errors)))
     return made
 

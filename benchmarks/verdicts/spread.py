@@ -24,7 +24,7 @@ from scipy.stats import median_abs_deviation
 from series import Floats, Pair
 
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.stats import rank_tests
+from pytest_ftgate.stats import estimators
 
 COLUMNS = ("noise", "pairs", "an iteration", "a pair", "robust", "lag-1 (p)", "factor (largest)", "started second, %")
 Cells = list[tuple[str, list[Pair]]]
@@ -49,7 +49,7 @@ def described(cells: Cells) -> Iterator[list[str]]:
     """The row of each cell."""
     for name, found in cells:
         same = [pair for pair in found if not pair.effect]
-        shifts = np.array([rank_tests.paired_shift(pair.changed.wall_ns, pair.reference.wall_ns) for pair in same])
+        shifts = np.array([estimators.paired_shift(pair.changed.wall_ns, pair.reference.wall_ns) for pair in same])
         logs = shifts[:, 0]
         scores = (logs - np.median(logs)) / np.sqrt(metrics.row("wall").spread ** 2 + shifts[:, 1] ** 2)
         middle = statistics.median(statistics.median(pair.reference.wall_ns) for pair in found) / 1e6
@@ -61,7 +61,7 @@ def described(cells: Cells) -> Iterator[list[str]]:
             f"{statistics.fmean(pair.seconds for pair in found):.1f} s",
             f"{median_abs_deviation(logs, scale='normal'):.1%}",
             f"{lag(logs):+.2f} ({flipped(logs):.2f})",
-            f"{rank_tests.gini_deviation(scores):.2f} ({abs(scores).max():.1f})",
+            f"{estimators.gini_deviation(scores):.2f} ({abs(scores).max():.1f})",
             f"{second.mean():+.1f} ± {second.std() / math.sqrt(len(same)):.1f}",
         ]
 

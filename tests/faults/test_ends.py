@@ -21,7 +21,7 @@ from bench import THREADS, Bench
 from example import Example
 from project import commit, git
 
-from pytest_ftgate.kit import marks, processes
+from pytest_ftgate.kit import killing, marks, processes
 from pytest_ftgate.kit.files import remove
 from pytest_ftgate.kit.marks import Owner
 from pytest_ftgate.kit.proc import TRACKER, runs
@@ -275,8 +275,8 @@ def test_a_zombie_has_ended_and_its_exit_code_is_its_parents(monkeypatch: pytest
         with monkeypatch.context() as patched:
             patched.setattr(time, "sleep", refuse)
             processes.wait_for([zombie], 60.0)
-            processes.terminate([zombie], 60.0)
-            processes.kill([zombie])
+            killing.terminate([zombie], 60.0)
+            killing.kill([zombie])
     assert child.returncode == 3
 
 

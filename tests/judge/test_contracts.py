@@ -33,7 +33,7 @@ from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report import reasons
 from pytest_ftgate.report.reasons import value_text
 from pytest_ftgate.runner.locks.sites import bucket_of
-from pytest_ftgate.stats import rank_tests
+from pytest_ftgate.stats import estimators
 
 MS = 1_000_000
 MIB = 2**20
@@ -683,8 +683,8 @@ def test_starts_of_workers_that_are_kept_are_compared_launch_by_launch() -> None
 def test_floors_of_launches_are_compared_and_never_pooled() -> None:
     walls = ((9.0, 5, 7, 6, 20), (4.0, 30, 8, 8, 8))
     of = sample("3.14-threads-w2", *(launch(order, *each) for order, each in enumerate(walls)))
-    assert numbers("wall < 1 ms", of) == pytest.approx([math.log(rank_tests.quantile(each, 0.25)) for each in walls])
-    assert numbers("tail < 1 ms", of) == pytest.approx([math.log(rank_tests.quantile(each, 0.9)) for each in walls])
+    assert numbers("wall < 1 ms", of) == pytest.approx([math.log(estimators.quantile(each, 0.25)) for each in walls])
+    assert numbers("tail < 1 ms", of) == pytest.approx([math.log(estimators.quantile(each, 0.9)) for each in walls])
     assert numbers("tail < 1 ms", of)[0] > numbers("wall < 1 ms", of)[0]
 
 

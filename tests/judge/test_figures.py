@@ -34,7 +34,7 @@ from pytest_ftgate.model.sample import (
     iteration_value,
 )
 from pytest_ftgate.runner.locks.sites import bucket_of
-from pytest_ftgate.stats import moderated, rank_tests
+from pytest_ftgate.stats import moderated, speedup
 
 MS = 1_000_000
 
@@ -252,7 +252,7 @@ def test_scaling_of_a_body_that_each_worker_runs() -> None:
     assert shown.scaling.value == pytest.approx(math.sqrt(2 * 4 / math.sqrt(8)))
     assert shown.scaling.low < shown.scaling.value < shown.scaling.high
     assert shown.efficiency == pytest.approx(shown.scaling.value / 4)
-    assert shown.serial_fraction == pytest.approx(rank_tests.amdahl(shown.scaling.value, 4))
+    assert shown.serial_fraction == pytest.approx(speedup.amdahl(shown.scaling.value, 4))
 
 
 def test_scaling_of_an_executors_body_and_of_a_window_is_the_ratio_itself() -> None:

@@ -22,7 +22,7 @@ from pytest_ftgate.kit.text import expanded
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, request_here
 from pytest_ftgate.measure.launchers import process as output
-from pytest_ftgate.measure.launchers import words
+from pytest_ftgate.measure.launchers import programs
 from pytest_ftgate.measure.launchers.command import (
     WAITS_UNKNOWN,
     CommandHandle,
@@ -69,7 +69,7 @@ def test_the_values_are_the_cells_with_parameters_as_they_print() -> None:
     cell = msgspec.structs.replace(
         cell, params=(Param(name="path", literal="'/json'"), Param(name="sizes", literal="(1, 2.5)"))
     )
-    values = words.values_of(cell, spec, "/env/bin/python", port=80)
+    values = programs.values_of(cell, spec, "/env/bin/python", port=80)
     assert values == {
         "python": "/env/bin/python",
         "folder": str(Path("test_work.py").absolute().parent),
@@ -89,24 +89,24 @@ def test_a_program_is_looked_for_beside_the_python_then_on_path(
     (elsewhere / "plain").write_text("")
     monkeypatch.setenv("PATH", str(elsewhere))
     python = str(env / "python")
-    assert words.which("one", python) == str(both[0])
-    assert words.which("one", "") == str(both[1])
-    assert words.which("two", python) == str(two)
-    assert words.which("three", python) is None
-    assert words.which("plain", python) is None
-    assert words.which("elsewhere/two", python, str(tmp_path)) == str(two)
-    assert words.which(str(two), python) == str(two)
-    assert words.which("./two", python, str(tmp_path)) is None
+    assert programs.which("one", python) == str(both[0])
+    assert programs.which("one", "") == str(both[1])
+    assert programs.which("two", python) == str(two)
+    assert programs.which("three", python) is None
+    assert programs.which("plain", python) is None
+    assert programs.which("elsewhere/two", python, str(tmp_path)) == str(two)
+    assert programs.which(str(two), python) == str(two)
+    assert programs.which("./two", python, str(tmp_path)) is None
 
 
 def test_what_is_missing_names_the_mend() -> None:
     needs = (("sh", "never"), ("no-such-wrk", "apt install wrk"), ("no-such-apxs", "apt install apache2-dev"))
-    assert words.missing(needs[:1]) == ""
-    assert words.missing(needs[:2]) == "needs no-such-wrk: install it with `apt install wrk`"
-    assert words.missing(needs).endswith(", and no-such-apxs: install it with `apt install apache2-dev`")
-    assert words.reason_without("no-such-wrk", needs) == words.missing(needs[:2])
-    assert words.reason_without("other", needs) == "needs other, which is not on PATH"
-    assert words.reason_without("./other", needs) == "needs ./other, which is not there"
+    assert programs.missing(needs[:1]) == ""
+    assert programs.missing(needs[:2]) == "needs no-such-wrk: install it with `apt install wrk`"
+    assert programs.missing(needs).endswith(", and no-such-apxs: install it with `apt install apache2-dev`")
+    assert programs.reason_without("no-such-wrk", needs) == programs.missing(needs[:2])
+    assert programs.reason_without("other", needs) == "needs other, which is not on PATH"
+    assert programs.reason_without("./other", needs) == "needs ./other, which is not there"
 
 
 # -- what a run says -----------------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def test_a_leak_is_seen_as_what_it_is(bench: Bench, executor: Executor, build: s
         async def as_task(worker, kib):
             test_it(worker, kib)
     """)
-    from pytest_ftgate.stats.rank_tests import theil_sen
+    from pytest_ftgate.stats.estimators import theil_sen
 
     def slope_kib() -> float:
         # What an empty workload takes as it warms up is no leak.

@@ -19,9 +19,10 @@ from bench import BUILDS
 from physical import confirmed
 from pytest_ftgate.kit import proc
 from pytest_ftgate.kit import processes as processes_module
+from pytest_ftgate.kit.killing import kill_all
 from pytest_ftgate.kit.marks import MARK, marks
 from pytest_ftgate.kit.proc import FORKSERVER, children_of
-from pytest_ftgate.kit.processes import kill_all, leftovers, marked
+from pytest_ftgate.kit.processes import leftovers, marked
 from pytest_ftgate.measure import process_map
 from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch import memory

@@ -28,8 +28,8 @@ from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request,
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers import process as output
 from pytest_ftgate.measure.launchers import server as server_process
+from pytest_ftgate.measure.launchers.pinning import cpus_note
 from pytest_ftgate.measure.launchers.server import ServerHandle, ServerLauncher, check_here, tool_for
-from pytest_ftgate.measure.launchers.words import cpus_note
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.model.spec import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP

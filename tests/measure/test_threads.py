@@ -21,7 +21,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.proc import CALLS, Account, Calls, Proc, Slices
 from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch import threads as self_test_module
-from pytest_ftgate.measure.watch.gil_waits import Sleepers, writable_statics
+from pytest_ftgate.measure.watch.system_calls import Sleepers, writable_statics
 from pytest_ftgate.measure.watch.threads import VERSION, ThreadSampler, disagrees, patterns_hold, self_test, unsupported
 from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.stats.histogram import percentile

@@ -56,7 +56,7 @@ DECLARING = {
     "pytest_ftgate.runner.signatures",
     "pytest_ftgate.stats",
     "pytest_ftgate.stats.histogram",
-    "pytest_ftgate.stats.rank_tests",
+    "pytest_ftgate.stats.estimators",
 }
 """What a decorated test adds at collection."""
 RUNNING = {

@@ -21,7 +21,7 @@ from pytest_ftgate.model.report import Cause, Explanation, Figures, Report, Row
 from pytest_ftgate.model.sample import Iteration, one_worker_cell
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report import said
-from pytest_ftgate.stats.rank_tests import amdahl
+from pytest_ftgate.stats.speedup import amdahl
 
 SHARES = {"share", "contended_ratio", "lock_wait", "queue_wait", "efficiency", "serial_fraction", "p_fail", "p_pass"}
 STATES = ("running", "runnable", "gil", "lock", "queue", "process", "unattributed", "asleep")

@@ -12,8 +12,8 @@ from scipy.linalg import toeplitz
 from scipy.stats import t
 
 from pytest_ftgate.stats import moderated
+from pytest_ftgate.stats.estimators import gini_deviation
 from pytest_ftgate.stats.moderated import CLIP, FARTHEST, PRIOR_FREEDOM
-from pytest_ftgate.stats.rank_tests import gini_deviation
 
 Rows = NDArray[np.float64]
 

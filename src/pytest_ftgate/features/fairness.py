@@ -10,7 +10,7 @@ from ..hookspec import hookimpl
 if TYPE_CHECKING:
     from ..judge.metrics import MetricRow
     from ..model.sample import Columns
-    from ..stats.rank_tests import Floats
+    from ..stats.estimators import Floats
 
 
 @hookimpl
@@ -40,7 +40,7 @@ def _imbalances(of: Columns) -> Floats:
     """The median over the iterations of each launch; NaN where none has several workers."""
     import numpy as np
 
-    from ..stats import rank_tests
+    from ..stats import estimators
 
     found = of.of("slowest")
-    return rank_tests.row_medians(np.where(found > 0, found, np.nan))
+    return estimators.row_medians(np.where(found > 0, found, np.nan))

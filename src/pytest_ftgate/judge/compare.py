@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..kit.values import Metric, grouped
 from ..model.sample import ByRound
 from ..model.verdict import Comparison
-from ..stats import rank_tests
+from ..stats import estimators
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
 from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
@@ -117,13 +117,13 @@ def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> 
         return middle
     if min(len(own), len(other)) < LEAST_TAIL_ITERATIONS:
         return None
-    return PairedValue(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * middle.error)
+    return PairedValue(estimators.tail(own), estimators.tail(other), TAIL_ERROR * middle.error)
 
 
 @lru_cache(maxsize=8192)  # asked for after each round
 def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> PairedValue:
     """The reference's median, and that times the ratio of neighbouring iterations."""
-    shift, error = rank_tests.paired_shift(own, other)
+    shift, error = estimators.paired_shift(own, other)
     middle = median(other)
     return PairedValue(middle * math.exp(shift), middle, error)
 
@@ -158,7 +158,7 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
     tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
     if tails and walls and walls.new:
         # The stored tails are as much longer as the wall times are: what is judged is what the new ones add.
-        growth = median(walls.new) / rank_tests.geometric_mean([median(each) for each in walls.recordings])
+        growth = median(walls.new) / estimators.geometric_mean([median(each) for each in walls.recordings])
         if growth > 1:
             longer = tuple(tuple(growth * value for value in each) for each in tails.recordings)
             reference = tuple(value for each in longer for value in each)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..kit.values import Metric
 from ..model.sample import NS_PER_S, ByRound
 from ..model.verdict import Decision, MetricVerdict, Reason, Why
-from ..stats import alpha_spending, rank_tests
+from ..stats import alpha_spending, estimators
 from . import decide, metrics
 from .contract_grammar import (
     Contract,
@@ -97,7 +97,7 @@ def _paired(contract: Contract, hand: Values) -> list[float] | None:
     upper, lower = (_meant(where, hand) for where in (own_where, other_where))
     if upper is None or lower is None:
         return []
-    ratios = [rank_tests.iterations_ratio(*pair) for pair in of_rounds(upper.iterations(), lower.iterations()).values()]
+    ratios = [estimators.iterations_ratio(*pair) for pair in of_rounds(upper.iterations(), lower.iterations()).values()]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 

@@ -15,7 +15,7 @@ from ..kit.text import plural
 from ..kit.values import WIDEST, Interval, Metric
 from ..model.report import Conditions
 from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Reason, Verdict, Why
-from ..stats import alpha_spending, moderated, rank_tests
+from ..stats import alpha_spending, intervals, moderated
 from ..stats.alpha_spending import PAIRS, Look, Schedule
 from .limits import (
     allowed,
@@ -334,7 +334,7 @@ def require(
     beyond = final and not several and p_fail <= BEYOND_LEVEL
     # About how many rounds would decide.
     exact = paired(values, [0.0] * len(values))
-    centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
+    centre, deviation = intervals.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
     more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
     held = Reason(code=Why.HELD, counts=(sum(value < 0 for value in values), len(values)))

@@ -9,7 +9,7 @@ from typing import Final
 from ..kit.values import Interval, Metric
 from ..model.report import Figures
 from ..model.sample import Latency
-from ..stats import rank_tests
+from ..stats import estimators, intervals, speedup
 from . import metrics
 from .readers import INTERVAL_LEVEL, growth, peak, roles, site_figures, steady, waits_of
 from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
@@ -36,14 +36,14 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
 
     `reference` are the values that `ratio` refers to, the cell's own included. The wall interval is that of the
     geometric mean over launches, those of probes are as in `stats.moderated`, all others are exact, see
-    `stats.rank_tests`. `growth_bytes` is an iteration's: one body call in each worker.
+    `stats.estimators`. `growth_bytes` is an iteration's: one body call in each worker.
     """
     sample, workers = of.sample, of.cell.workers
     walls, others = of.by_order(Metric.WALL), reference.by_order(Metric.WALL) if reference else {}
     ratios = [walls[order] / others[order] for order in sorted(walls.keys() & others.keys())]
-    over, rounds = rank_tests.geometric_mean(ratios) if ratios else None, None
+    over, rounds = estimators.geometric_mean(ratios) if ratios else None, None
     if over:
-        now, was = (rank_tests.geometric_mean([*side.values()]) for side in (walls, others))
+        now, was = (estimators.geometric_mean([*side.values()]) for side in (walls, others))
         rounds = len(ratios) if abs(math.log(over * was / now)) > UNLIKE else None
 
     def own(kind: str, field: str) -> dict[str, float]:
@@ -58,7 +58,7 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
 
     scaling = None
     if (times := figure_of(Metric.SCALING, [of])) is not None:
-        ratio = rank_tests.ratio_interval(list(scaling_sides(of).values()), INTERVAL_LEVEL)
+        ratio = intervals.ratio_interval(list(scaling_sides(of).values()), INTERVAL_LEVEL)
         work = work_ratio(of)
         scaling = Interval(value=times, low=work * ratio.low, high=work * ratio.high, level=ratio.level)
 
@@ -72,7 +72,7 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
 
     return Figures(
         **{field: of.middle(metric) for field, metric in MEDIANS.items()},
-        wall_ns=rank_tests.log_interval(tuple(walls.values())) if walls else None,
+        wall_ns=intervals.log_interval(tuple(walls.values())) if walls else None,
         ops_per_s=figure_of("ops_per_s", [of]),
         ratio=over,
         ratio_rounds=rounds,
@@ -98,5 +98,5 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,
-        serial_fraction=rank_tests.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
+        serial_fraction=speedup.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
     )

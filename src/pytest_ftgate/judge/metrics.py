@@ -16,11 +16,11 @@ from ..kit.values import Metric
 from ..model.sample import Columns, Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
 from ..model.spec import Cell
 from ..model.verdict import Limits
-from ..stats import rank_tests
+from ..stats import estimators
 from . import readers
 
 if TYPE_CHECKING:
-    from ..stats.rank_tests import Floats
+    from ..stats.estimators import Floats
 
 Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
 """Times are in ns, sizes in bytes, shares are fractions of the workers' time, ratios and numbers have no unit."""
@@ -104,7 +104,7 @@ class MetricRow(NamedTuple):
 
 def tails(of: Columns) -> Floats:
     """The slow iterations of each launch: a high quantile."""
-    return rank_tests.row_quantiles(of.times, TAIL_QUANTILE)
+    return estimators.row_quantiles(of.times, TAIL_QUANTILE)
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:

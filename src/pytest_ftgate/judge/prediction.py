@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict, Reason, Why
-from ..stats import rank_tests
+from ..stats import intervals
 from .decide import INTERVAL_LEVEL, LEAST_SUSPECT, ruled_out, suspect_level, without_values
 from .limits import allowed, as_costs, bounded, failing, offset, passing, ratio, tested
 from .metrics import by_difference, row
@@ -87,7 +87,7 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
 
     half, level = spread.reach((1 - INTERVAL_LEVEL) / 2), INTERVAL_LEVEL
     ends = [spread.own - half, spread.own, spread.own + half]
-    if len(ascending) < rank_tests.FEWEST:
+    if len(ascending) < intervals.FEWEST:
         ends, level = [ascending[0], spread.own, ascending[-1]], 0.0
     low, value, high = map(spread.shown, ends)
     shift = Interval(low=low, value=value, high=high, level=level)

@@ -31,11 +31,11 @@ from ..model.sample import (
     WaitsFor,
     iteration_value,
 )
-from ..stats import rank_tests
+from ..stats import estimators, intervals
 from ..stats.histogram import percentile
 
 if TYPE_CHECKING:
-    from ..stats.rank_tests import Floats
+    from ..stats.estimators import Floats
 
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
@@ -43,7 +43,7 @@ INTERVAL_LEVEL = 0.95
 
 def fast_times(of: Columns) -> Floats:
     """What the fast iterations of each launch take, in ns: a low quantile of them."""
-    return rank_tests.row_quantiles(of.times, QUANTILE)
+    return estimators.row_quantiles(of.times, QUANTILE)
 
 
 def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:
@@ -62,7 +62,7 @@ def per_loop(of: Columns, field: str) -> Floats:
     """The median of a count or a length per loop of each launch; a window has one loop."""
     import numpy as np
 
-    return rank_tests.row_medians(of.of(field) / np.maximum(of.loops, 1.0))
+    return estimators.row_medians(of.of(field) / np.maximum(of.loops, 1.0))
 
 
 def starts(of: Columns) -> Floats:
@@ -261,7 +261,7 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
     by_barrier = zip_longest(*(launch.barriers for launch in floor))
     empty = [median_of(each.point.steadiest_bytes for each in barriers if each) for barriers in by_barrier]
     lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
-    return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None
+    return intervals.slope_interval(lines, INTERVAL_LEVEL) if lines else None
 
 
 def growth_values(sample: Sample) -> dict[int, float]:

@@ -16,14 +16,14 @@ from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
 from ..model.sample import ByRound, Columns, Iteration, Role, Sample, one_worker_cell
 from ..model.spec import Cell
-from ..stats import moderated, rank_tests
+from ..stats import estimators, intervals, moderated
 from ..store.recording import entry_of, seconds_after
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
 from .metrics import ColumnReader
 
 if TYPE_CHECKING:
-    from ..stats.rank_tests import Floats
+    from ..stats.estimators import Floats
 
 CONTROL: Final = "control"
 WALL_OF_CONTROL: Final = "wall/control"
@@ -48,7 +48,7 @@ def of_rounds(own: Iterations, other: Iterations) -> Sides:
 
     They are paired from the first on: a launch with fewer iterations took part in the first ones.
     """
-    pairs = {order: rank_tests.neighbours(own[order], other[order]) for order in sorted(own.keys() & other.keys())}
+    pairs = {order: estimators.neighbours(own[order], other[order]) for order in sorted(own.keys() & other.keys())}
     return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
 
 
@@ -109,7 +109,7 @@ class Together:
                 for side, of_side in zip(rows, (first, second), strict=True):
                     side += [of_side[order] for order in rounds[-1]]
             own, beside = (read(side)[index] for side, index in zip(sides, rows, strict=True))
-            shifts = zip(*(each.tolist() for each in rank_tests.row_shifts(own, beside, errors=errors)), strict=True)
+            shifts = zip(*(each.tolist() for each in estimators.row_shifts(own, beside, errors=errors)), strict=True)
             self._beside[key] = [
                 [(order, shift, error) for order, (shift, error) in zip(orders, shifts) if math.isfinite(shift)]  # noqa: B905
                 for orders in rounds
@@ -215,7 +215,7 @@ class Values:
         iterations = (each for launch in self.sample.launches for each in launch.iterations if each.wall_ns)
         shares = [each.cpu_ns / each.wall_ns for each in iterations]
         able = 1 if one_thread or one_gil else self.cell.workers
-        share = rank_tests.quantile(shares, UNDISTURBED) / able if shares else 0.0
+        share = estimators.quantile(shares, UNDISTURBED) / able if shares else 0.0
         return share if share < MORE_RUN else 0.0
 
     @cached_property
@@ -232,8 +232,8 @@ class Values:
         costs = (launch.sampling_cost for launch in self.sample.of("memory"))
         taken = ((cost.watched_ns, cost.bare_ns) for cost in costs if cost is not None)
         known = ([[value if value > 0 else math.nan for value in each] for each in both] for both in taken)
-        sides = (rank_tests.neighbours(watched, bare) for watched, bare in known)
-        return _cost([rank_tests.paired_shift(*each) for each in sides if all(each)])
+        sides = (estimators.neighbours(watched, bare) for watched, bare in known)
+        return _cost([estimators.paired_shift(*each) for each in sides if all(each)])
 
     @cached_property
     def round_s(self) -> float:
@@ -308,7 +308,7 @@ def _tails_of_control(values: Values) -> ByRound:
         return {}
     # Not over the control's own tail, which would add its noise.
     return {
-        order: rank_tests.tail(own) / median(control)
+        order: estimators.tail(own) / median(control)
         for order, (own, control) in of_rounds(values.iterations(), values.iterations("control")).items()
         if len(own) >= metrics.LEAST_TAIL_ITERATIONS
     }
@@ -339,7 +339,7 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
     if values.one_worker is None:
         return {}
     times = work_ratio(values, role)
-    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
+    return {order: times * estimators.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
 
 
 def _written(values: Values) -> ByRound:
@@ -387,13 +387,13 @@ def figure_of(name: str, sides: Iterable[Side], beside: Iterable[Side] = ()) -> 
 
 
 def _location(ratios: Sequence[float]) -> float:
-    return math.exp(rank_tests.location([math.log(ratio) for ratio in ratios], 0.0).value)
+    return math.exp(intervals.location([math.log(ratio) for ratio in ratios], 0.0).value)
 
 
 _CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
-    Metric.WALL: rank_tests.geometric_mean,
-    WALL_OF_CONTROL: rank_tests.geometric_mean,
-    "ops_per_s": rank_tests.geometric_mean,  # so that it is the calls over the wall time of the same table
+    Metric.WALL: estimators.geometric_mean,
+    WALL_OF_CONTROL: estimators.geometric_mean,
+    "ops_per_s": estimators.geometric_mean,  # so that it is the calls over the wall time of the same table
     Metric.SCALING: _location,
 }
 

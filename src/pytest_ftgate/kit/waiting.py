@@ -18,7 +18,7 @@ import msgspec
 
 from .errors import FtgateError
 from .files import found_in
-from .processes import kill_tree
+from .killing import kill_tree
 from .text import plain
 
 OWN_S: Final = 1800.0

@@ -16,8 +16,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ..kit.killing import kill_marked
 from ..kit.marks import run_mark
-from ..kit.processes import kill_marked
 from ..kit.values import grouped
 from ..model.sample import Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD

@@ -17,7 +17,7 @@ import numpy as np
 from ..kit.values import Struct
 from ..model.sample import Launch, iteration_value
 from ..model.spec import Spec
-from ..stats import rank_tests
+from ..stats import estimators
 
 PILOT_ITERATIONS = 5
 """The first iterations of the first launch: their spread decides how many iterations a launch has."""
@@ -298,7 +298,7 @@ def launches_wanted(
     on each side; between `at_least` (what the exact test needs) and `at_most`. `budget_ns` is for those to come;
     if it forbids even `at_least`, as many as it allows, and never fewer than 2.
     """
-    deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
+    deviation = max((estimators.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
     affordable = taken + budget_ns / max(1.0, round_ns)
@@ -327,11 +327,11 @@ def _noise(launches: Sequence[Sequence[float]]) -> float:
     if not logs:
         return 0.0
     weights = [len(each) - 1 for each in logs]
-    squares = [rank_tests.gini_deviation(each) ** 2 for each in logs]
+    squares = [estimators.gini_deviation(each) ** 2 for each in logs]
     within = float(np.average(squares, weights=weights))
     if len(logs) < ESTIMATED_FROM:
         return math.sqrt(within) / SPREAD_BETWEEN
     # The variance of a median of so many normal values is left out: it is not what differs between launches.
     of_medians = within * math.pi / 2 * float(np.mean([1 / len(each) for each in logs]))
-    between = rank_tests.gini_deviation([float(np.median(each)) for each in logs]) ** 2 - of_medians
+    between = estimators.gini_deviation([float(np.median(each)) for each in logs]) ** 2 - of_medians
     return math.sqrt(within / max(SPREAD_BETWEEN**2, between))

@@ -84,9 +84,9 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
         with pytest.MonkeyPatch.context() as patch:
             # A program gets its variables when it is started.
             if cell.environment.variables and cell.executor.program is None:
-                from ..measure.launchers import words  # plain runs of other cells do without
+                from ..measure.launchers import programs  # plain runs of other cells do without
 
-                for name, value in words.workload_variables(cell, spec, sys.executable).items():
+                for name, value in programs.workload_variables(cell, spec, sys.executable).items():
                     patch.setenv(name, value)
             once(cell, spec)
     except Unsupported as unsupported:

@@ -18,7 +18,7 @@ from ..kit.text import plain
 from ..kit.values import Interval, Metric
 from ..model.report import Row
 from ..model.verdict import Decision, MetricVerdict
-from ..stats import rank_tests
+from ..stats import intervals
 from . import reasons, said
 
 SUFFIX = {"time": "ns", "size": "bytes"}
@@ -151,7 +151,7 @@ def measured(row: Row) -> list[Measured]:
             figure = estimate
             values = tuple(of.of(name).values()) if of else ()
             if values:
-                of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
+                of_centre = intervals.log_interval if name == "ops_per_s" else intervals.median_interval
                 interval = of_centre(values, INTERVAL_LEVEL)
                 estimate = interval if figure is None else msgspec.structs.replace(interval, value=figure)
             elif figure is None or "." in name:

@@ -11,7 +11,7 @@ from typing import IO
 
 from ..kit.errors import FtgateError
 from ..kit.values import grouped
-from ..measure.launchers import words
+from ..measure.launchers import pinning
 from ..model.report import PlacedRow, Row, Table
 from ..model.sample import in_memory
 from ..model.spec import Group, Interpreter, Plan
@@ -103,7 +103,7 @@ def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
     tables = []
     for title, group in grouped((placed.table, placed) for placed in ordered).items():
         # Whether a server and its load generator share CPUs.
-        shared = words.cpus_note() if group[0].row.cell.body == "server" else ""
+        shared = pinning.cpus_note() if group[0].row.cell.body == "server" else ""
         tables.append(
             Table(
                 title=title,

@@ -16,7 +16,8 @@ from statistics import median_low
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..kit.values import Interval
-from .rank_tests import FEWEST, gini_deviation, median
+from .estimators import gini_deviation, median
+from .intervals import FEWEST
 
 # numpy is imported where it is used: the metric table reads this wing, and declaring a test must stay light.
 if TYPE_CHECKING:

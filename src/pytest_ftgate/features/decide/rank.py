@@ -25,7 +25,7 @@ from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated
-from ...stats.rank_tests import FEWEST
+from ...stats.intervals import FEWEST
 from ...store.schema import StoredCell, TestBaseline
 
 SPREAD_BOUND = moderated.BOUND

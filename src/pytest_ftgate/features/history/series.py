@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...judge import compare, metrics
 from ...kit.values import Interval, Struct
-from ...stats import rank_tests
+from ...stats import estimators, intervals
 from ...stats.change_points import change_points
 from ...store.schema import Recording
 
@@ -64,7 +64,7 @@ def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, bu
         HistoryPoint(
             commit=recording.commit,
             recorded_at=recording.recorded_at,
-            value=rank_tests.log_interval(each) if positive else rank_tests.location(each, INTERVAL_LEVEL),
+            value=intervals.log_interval(each) if positive else intervals.location(each, INTERVAL_LEVEL),
             launches=len(each),
             fingerprint=fingerprint,
         )
@@ -77,7 +77,7 @@ def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, bu
     ends, changes = (0, *at, len(centres)), []
     for low, index, high in zip(ends, ends[1:], ends[2:], strict=False):
         before, after = (
-            rank_tests.geometric_mean(level) if all(value > 0 for value in level) else sum(level) / len(level)
+            estimators.geometric_mean(level) if all(value > 0 for value in level) else sum(level) / len(level)
             for level in (centres[low:index], centres[index:high])
         )
         if before > 0 and not metrics.by_difference(metric):

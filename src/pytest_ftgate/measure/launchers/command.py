@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from ...kit.killing import kill_marked
 from ...kit.marks import marks
-from ...kit.processes import kill_marked
 from ...kit.text import expanded
 from ...kit.values import LARGEST, Figure, Natural
 from ...model.sample import Iteration, Launch, MemoryPoint, WorkloadError
@@ -22,7 +22,7 @@ from ..launch import Answered, HeldIteration, LaunchFailed, Request, recorded, r
 from ..process_map import ProcessMap
 from ..watch.memory import SAMPLED, sample_tree
 from .process import PipeOutput, Process, exit_text, left_behind
-from .words import decimal, path_with, required, values_of, variables_of, which
+from .programs import decimal, path_with, required, values_of, variables_of, which
 from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0

@@ -11,8 +11,8 @@ import msgspec
 from ...model.spec import Cell, Environment, Executor, Spec
 from ..launch import Handle, Launcher, Request
 from .command import CommandLauncher
+from .programs import missing, which
 from .server import ServerLauncher, generators_for
-from .words import missing, which
 from .workload import WorkloadLauncher
 
 CONTROL = Executor(kind="threads")

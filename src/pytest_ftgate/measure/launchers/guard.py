@@ -17,8 +17,9 @@ from typing import Final
 import psutil
 
 from ...kit.files import remove
+from ...kit.killing import end_run, kill, orphans
 from ...kit.marks import MARK, Owner, marked_tools, run_mark, tagged
-from ...kit.processes import end_run, kill, left_in, orphans
+from ...kit.scratch import left_in
 
 GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""

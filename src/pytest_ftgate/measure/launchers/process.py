@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
+from ...kit.killing import group_lives, kill_all
 from ...kit.marks import MARK, tagged
-from ...kit.processes import group_lives, kill_all, leftovers
+from ...kit.processes import leftovers
 from ...kit.text import plural
 from ...kit.values import grouped
 from ...model.sample import WorkloadError

@@ -25,9 +25,11 @@ from typing import Final
 import msgspec
 import psutil
 
+from ...kit.killing import kill, kill_marked, terminate
 from ...kit.marks import MARK, marks, run_mark
 from ...kit.proc import Proc
-from ...kit.processes import GRACE_S, SCRATCH, alive, described, kill, kill_marked, marked, terminate, tree
+from ...kit.processes import GRACE_S, alive, described, marked, tree
+from ...kit.scratch import SCRATCH
 from ...kit.text import expanded
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
 from ...model.spec import Cell, Generator, Service, Spec
@@ -41,8 +43,9 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s,
 from . import load as load_generators
 from .command import program_environment
 from .load import GeneratorOutput, Tool
+from .pinning import on, split_cpus, threads_for
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
-from .words import folder_of, missing, on, required, split_cpus, threads_for, values_of, which
+from .programs import folder_of, missing, required, values_of, which
 
 HOST: Final = "127.0.0.1"
 

@@ -19,7 +19,8 @@ import msgspec
 from ...kit.errors import FtgateError
 from ...kit.files import remove
 from ...kit.marks import MARK, marks
-from ...kit.processes import GRACE_S, marked, semaphore_prefix, temporary_folder, tree
+from ...kit.processes import GRACE_S, marked, tree
+from ...kit.scratch import semaphore_prefix, temporary_folder
 from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, Loads, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.loads import LOADS as TRACES
@@ -37,7 +38,7 @@ from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
 from ..watch.native import waits_in
 from .process import FLOOD_BYTES, PipeOutput, Process, exit_text, left_behind
-from .words import workload_variables
+from .programs import workload_variables
 
 # ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
 

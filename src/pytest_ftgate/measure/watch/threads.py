@@ -19,14 +19,15 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, write_whole
+from ...kit.killing import kill_tree
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, on_linux
-from ...kit.processes import kill_tree
 from ...kit.waiting import locked
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from ..process_map import ProcessMap
-from .gil_waits import Asking, Episodes, Sleepers, Where, lengths
+from .gil_waits import Asking, Episodes, Where, lengths
 from .native import NativeWaits
+from .system_calls import Sleepers
 
 SAMPLE_S: Final = 0.002  # between samples, at best; each begins with a list of the threads: many do not live long
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best

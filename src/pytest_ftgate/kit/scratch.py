@@ -1,0 +1,82 @@
+"""What launches leave in the file system: named semaphores, shared memory, folders of multiprocessing."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+_SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
+SCRATCH: Final = "ftgate-"
+"""What the names of scratch folders begin with."""
+FOLDER: Final = "pymp-"
+"""What the names of multiprocessing's temporary folders begin with."""
+_SEMAPHORES: Final = Path("/dev/shm/sem.mp-")
+"""Where Linux keeps named semaphores, and what the names of multiprocessing's begin with."""
+
+
+def temporary_folder(mark: str) -> str:
+    """The folder of a launch's multiprocessing, if the workload's module imports that."""
+    return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
+
+
+def semaphore_prefix(mark: str) -> str:
+    """What multiprocessing's names of a launch's semaphores begin with; empty where a name may not be so long."""
+    return f"/mp-{mark}" if sys.platform == "linux" else ""
+
+
+def left_in(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """What launches and runs have left in these folders, and elsewhere under the names above; each with its mark."""
+    for folder in folders:
+        yield from ((path.name, path) for path in folder.glob("*"))
+    for begin in (Path(tempfile.gettempdir(), SCRATCH), Path(tempfile.gettempdir(), FOLDER), _SEMAPHORES):
+        yield from ((path.name.removeprefix(begin.name), path) for path in begin.parent.glob(f"{begin.name}*"))
+
+
+@contextlib.contextmanager
+def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
+    """At the end, remove the files and folders that these processes use now; they are killed in here.
+
+    Only what was made since the first of them began is removed, and nothing that another process uses.
+    """
+    shared, folders, began_s = set[Path](), set[Path](), math.inf
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            began_s = min(began_s, process.create_time())
+            shared |= _mapped(process.pid)
+            unix = process.net_connections("unix") if hasattr(socket, "AF_UNIX") else ()
+            sockets = (Path(str(each.laddr)) for each in unix if each.laddr)
+            folders |= {path.parent for path in sockets if path.parent.name.startswith(FOLDER)}
+    yield
+
+    def ours(path: Path) -> bool:
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            return found.st_uid == os.getuid() and found.st_ctime >= began_s - 1
+        return False
+
+    left = set(filter(ours, shared))
+    if left:
+        left -= {path for pid in psutil.pids() for path in _mapped(pid)}
+    for path in left:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    for folder in filter(ours, folders):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mapped(pid: int) -> set[Path]:
+    """The named semaphores and shared memory that a process has mapped; only on Linux."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:
+        return {Path(os.fsdecode(name)) for name in _SHARED.findall(file.read())}
+    return set()

@@ -1,0 +1,137 @@
+"""What a thread that sleeps waits in, by its system call and what that is asked for."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+from ...kit.proc import Calls, Proc
+from .gil_waits import Where
+
+_PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG
+_STACK_BYTES = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
+_GIL_BYTES = 256  # the two conditions of a GIL are this near to each other
+
+
+class Sleepers:
+    """Says what the sleeping threads of one process wait for."""
+
+    def __init__(self, pid: int, reader: Proc, calls: Calls, *, own_gils: bool) -> None:
+        self.pid = pid
+        self._reader = reader
+        self._calls = calls
+        self._own_gils = own_gils
+        self._known: dict[bytes, Where] = {}
+        self._gils: set[int] = set()
+        self._interpreter: list[tuple[int, int]] = []
+        self._shared: list[tuple[int, int]] = []
+        self._has_maps = False
+        self._sockets: frozenset[str] | None = None
+
+    def where(self, line: bytes) -> Where:
+        """The state that a line of `syscall` means; one that stays the same is read once."""
+        if line.startswith(b"running"):
+            return "running"
+        known = self._known.get(line)
+        if known is None:
+            known = self._known[line] = self._read(line.split())
+        return known
+
+    @staticmethod
+    def stack(line: bytes) -> int:
+        """The stack pointer of who waits in a futex with a timeout; 0 without one.
+
+        A thread waits for the GIL with a timeout but for moments, in which it is somewhere else within the same wait.
+        """
+        words = line.split()
+        return int(words[7], 16) if len(words) > 8 and words[4] != b"0x0" else 0
+
+    def forget(self) -> None:
+        """Drop what may have changed: descriptors are used again, and memory is mapped."""
+        self._known.clear()
+        self._has_maps = False
+        self._sockets = None
+
+    def _read(self, words: list[bytes]) -> Where:
+        if len(words) < 9:  # -1: it sleeps outside of any call, in a page fault
+            return "asleep"
+        number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
+        if number == self._calls.futex:
+            return self._futex(first, second, timed=words[4] != b"0x0", stack=int(words[7], 16))
+        if number in self._calls.process:
+            return "process"
+        return "process" if any(map(self._is_local, self._descriptors(number, first, second))) else "asleep"
+
+    def _futex(self, address: int, operation: int, *, timed: bool, stack: int) -> Where:
+        """A private futex is the GIL's when it is in the interpreter's own static memory, where the runtime stands.
+
+        One on the waiter's stack is a lock's (since 3.14), a queue's, an event's, or of the interpreter's inner
+        mutexes. A GIL of a sub-interpreter is on the heap, always waited for with a timeout but for the short time in
+        which a thread that was asked to drop it waits for the other to have it.
+        """
+        if not operation & _PRIVATE:
+            if not _within(address, self._shared) and not self._has_maps:
+                self._read_maps()
+            return "process" if _within(address, self._shared) else "futex"
+        if 0 <= address - stack < _STACK_BYTES:
+            return "futex"
+        if not self._interpreter:
+            self._read_maps()
+        if _within(address, self._interpreter):
+            return "gil"
+        if self._own_gils and timed:
+            self._gils.add(address)
+            return "gil"
+        return "gil" if any(abs(address - gil) < _GIL_BYTES for gil in self._gils) else "futex"
+
+    def _read_maps(self) -> None:
+        self._has_maps = True
+        text = self._reader.maps(self.pid)
+        self._interpreter = writable_statics(text, self._reader.link(self.pid, "exe"))
+        self._shared = [span for span, mode, _ in _mappings(text) if mode.endswith("s")]
+
+    def _descriptors(self, number: int, first: int, second: int) -> Iterator[int]:
+        if number in self._calls.descriptor:
+            yield first
+        elif number in self._calls.poll and first:
+            table = self._reader.read_memory(self.pid, first, 8 * min(second, 64))
+            yield from (row[0] for row in struct.iter_unpack("ihh", table[: len(table) // 8 * 8]))
+        elif number in self._calls.select and second:
+            table = self._reader.read_memory(self.pid, second, (min(first, 1024) + 7) // 8)
+            yield from (bit for bit in range(8 * len(table)) if table[bit // 8] >> bit % 8 & 1)
+
+    def _is_local(self, descriptor: int) -> bool:
+        target = self._reader.link(self.pid, f"fd/{descriptor}")
+        if target.startswith("socket:["):
+            if self._sockets is None:
+                self._sockets = self._reader.local_sockets(self.pid)
+            return target[8:-1] in self._sockets
+        return target.startswith("pipe:[")
+
+
+def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
+    """The address ranges of the interpreter's own static memory: what its executable and its library map to write.
+
+    What follows without a name and without a gap is the part of it that a file does not fill. Of a server that has the
+    interpreter as a library, such as Apache, the executable's own memory is none of it.
+    """
+    embedded = "libpython" in maps and "python" not in os.path.basename(executable)
+    spans: list[tuple[int, int]] = []
+    for span, mode, path in _mappings(maps):
+        own = (path == executable and not embedded) or os.path.basename(path).startswith("libpython")
+        rest = not path and bool(spans) and span[0] == spans[-1][1]
+        if mode.startswith("rw") and (own or rest):
+            spans.append(span)
+    return spans
+
+
+def _mappings(maps: str) -> Iterator[tuple[tuple[int, int], str, str]]:
+    for line in maps.splitlines():
+        span, mode, _, _, _, *path = line.split(maxsplit=5)
+        low, _, high = span.partition("-")
+        yield (int(low, 16), int(high, 16)), mode, path[0] if path else ""
+
+
+def _within(address: int, spans: list[tuple[int, int]]) -> bool:
+    return any(low <= address < high for low, high in spans)
