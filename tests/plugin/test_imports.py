@@ -43,7 +43,6 @@ DECLARING = {
     "pytest_ftgate.judge.metrics",
     "pytest_ftgate.judge.limits",
     "pytest_ftgate.model",
-    "pytest_ftgate.kit.units",
     "pytest_ftgate.kit.values",
     "pytest_ftgate.model.report",
     "pytest_ftgate.model.sample",
@@ -57,6 +56,7 @@ DECLARING = {
     "pytest_ftgate.stats",
     "pytest_ftgate.stats.histogram",
     "pytest_ftgate.stats.estimators",
+    "pytest_ftgate.stats.intervals",
 }
 """What a decorated test adds at collection."""
 RUNNING = {
