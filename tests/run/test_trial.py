@@ -18,6 +18,7 @@ from fake_launcher import (
     group_of,
     memory_of,
     noisy,
+    spec_of,
 )
 from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, finish, of_counts, required, rows_of
 from values import probed, sample_of
@@ -33,13 +34,23 @@ from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model.report import Cause, CauseOf, Conditions, Moved, Row, Shortfall
-from pytest_ftgate.model.sample import Function, Held, Loads, LockHolder, Profile, Sample, StackSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, Xfail, parse_target
+from pytest_ftgate.model.sample import (
+    Function,
+    Held,
+    Loads,
+    LockHolder,
+    MemoryPoint,
+    Profile,
+    Sample,
+    StackSamples,
+    executor_cell,
+)
+from pytest_ftgate.model.spec import Cell, Executor, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import reasons, said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.trial import Settled
-from pytest_ftgate.runner.protocol import MEASURED
+from pytest_ftgate.runner.protocol import BARRIER, MEASURED
 
 THREADS_ALONE = group_of("threads")
 AB = ("a" * 40, "b" * 40)
@@ -704,6 +715,24 @@ class TestExplanation:
         assert [(each.name, each.before, each.after) for each in cause_of(row, "memory").parts] == [
             ("BALLAST = load()", 0.0, 16 * MIB)
         ]
+
+    @pytest.mark.parametrize("in_processes", [True, False], ids=["a pool of processes", "of threads"])
+    def test_growth_of_a_pool_s_processes_is_not_said_to_be_of_no_line(
+        self, project: Project, in_processes: bool
+    ) -> None:
+        def leaking(at: At) -> tuple[MemoryPoint, ...]:
+            leaks = at.event == BARRIER and at.side != "empty" and not at.reference
+            return memory_of(20 * MIB + leaks * at.number * at.loops * 64 * 1024)
+
+        launcher = day()
+        launcher.memory, launcher.loads = leaking, lambda _: loads_of(MIB)
+        pool = Executor(kind="executor", name="pool", in_processes=in_processes)
+        spec = msgspec.structs.replace(spec_of("threads", reuse="pool"), executors=(pool,))
+        (row,) = finish(project.trial(launcher, group_of(spec=spec), against="main")).values()
+        cause = cause_of(row, "growth")
+        assert cause.parts == ()
+        assert ("the workers of a pool are not traced" in cause.unknown) is in_processes
+        assert cause.unknown.startswith("no line of Python leaves") is not in_processes
 
     def test_samples_are_taken_until_they_show_the_function(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))

@@ -190,7 +190,12 @@ class _Explaining:
             _loads_named(each, named) for each, named in zip([Loads(), *found][-2:], self._sides(), strict=True)
         )
         added = self._added(of)
-        return explain.slower_imports(then, now, added) if of == "start" else explain.held_lines(then, now, of, added)
+        if of == "start":
+            return explain.slower_imports(then, now, added)
+        cause = explain.held_lines(then, now, of, added)
+        if of == "growth" and not cause.parts and self.row.cell.executor.in_processes:
+            raise FtgateError("the workers of a pool are not traced call by call, and no line of what drives it")
+        return cause
 
     def _added(self, of: CauseOf) -> float:
         """How much more the metric is: by the sides that were compared, else all of it."""
