@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,12 +12,10 @@ from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
 from ..model.report import first_line
 from ..model.spec import Cell, Group
+from .shared import Shared
 from .sides import worktrees
 from .sides.references import described
 from .targets import unavailable
-
-if TYPE_CHECKING:
-    from .run import Run
 
 
 class Reference(NamedTuple):
@@ -37,7 +35,7 @@ class Reference(NamedTuple):
         return Reference(replace(self.stored, why="; ".join(filter(None, (self.stored.why, text)))))
 
 
-def references_of(run: Run, group: Group, cells: Sequence[Cell]) -> dict[str, Reference]:
+def references_of(run: Shared, group: Group, cells: Sequence[Cell]) -> dict[str, Reference]:
     """By node id: what `--ftgate-against` says; else the commit of the cell's newest recording, whichever machine made
     it; else what is stored of it on this machine; else nothing. The environments of all sides are made at once.
 
@@ -53,7 +51,7 @@ def references_of(run: Run, group: Group, cells: Sequence[Cell]) -> dict[str, Re
     return _runnable(run, group, cells, found)
 
 
-def _found(run: Run, group: Group, cell: Cell, requested: worktrees.Pair | None) -> Reference:
+def _found(run: Shared, group: Group, cell: Cell, requested: worktrees.Pair | None) -> Reference:
     test = split_nodeid(cell.nodeid)[0]
     if requested is not None:
         reference, why = requested.reference, f"--ftgate-against {run.config.against}"
@@ -77,7 +75,7 @@ def _found(run: Run, group: Group, cell: Cell, requested: worktrees.Pair | None)
     return Reference(basis, pair, stored, newest.commit)
 
 
-def _runnable(run: Run, group: Group, cells: Sequence[Cell], found: Mapping[str, Reference]) -> dict[str, Reference]:
+def _runnable(run: Shared, group: Group, cells: Sequence[Cell], found: Mapping[str, Reference]) -> dict[str, Reference]:
     """The references, but for what cannot run a cell, and for the commit of a recording that cannot be installed."""
     lookup, spec, kept, told = run.targets.lookup, group.spec, dict(found), dict[str, None]()
     # All cells are measured in the same files: in those of a checkout, unless that cannot be installed.

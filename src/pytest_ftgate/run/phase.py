@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -27,12 +27,10 @@ from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
 from ..model.verdict import Verdict
 from .compared import Reference
+from .shared import RunTime, Shared
 from .sides import worktrees
 from .sides.checkout import Checkout
 from .targets import target_of
-
-if TYPE_CHECKING:
-    from .run import Run, RunTime
 
 LAUNCHES = 5
 """Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
@@ -80,7 +78,7 @@ class Phase:
     values: TestValues = dataclasses.field(init=False)
     conditions: Conditions = dataclasses.field(init=False)
 
-    def begin(self, run: Run, group: Group, monitor: ConditionsMonitor) -> None:
+    def begin(self, run: Shared, group: Group, monitor: ConditionsMonitor) -> None:
         """Prepare the targets of all sides, and plan the rounds. Raises FtgateError."""
         self._run, self._group = run, group
         cells, checkout = self.cells, self.checkout

@@ -9,72 +9,34 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from ..declare.options import MERGE_BASE, Options
 from ..kit import git, waiting
 from ..kit.errors import FtgateError
-from ..kit.plugins import features
 from ..kit.text import plural, split_nodeid
 from ..measure.capacity import Capacity
-from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..measure.plan import Listener
-from ..measure.spent import Spent
-from ..model.report import OWN_CODE, Machine, PlacedRow, Report, Row, Shard, first_line
+from ..model.report import OWN_CODE, PlacedRow, Report, Row, Shard, first_line
 from ..model.spec import Group, Plan
 from ..report import json, said
 from ..targets import environments
-from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
+from .folder import LAST_RUN, refuse_tracked, write_report
 from .privacy import public
 from .rows import RowStore, interpreters_of, placed_row, tables_of
+from .shared import ProgressListener, RunTime, Shared
 from .sides import worktrees
-from .sides.references import References
 from .stored import StoredBaselines
-from .targets import Targets
 from .trial import Trial
 
 
-class RunTime:
-    """The time of a run: how much it has taken, and what is left of its budget."""
-
-    def __init__(self, budget_s: float | None, clock: Callable[[], float]) -> None:
-        self.budget_s = budget_s
-        self.clock = clock
-        self.started_s = clock()
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds since the run was started."""
-        return self.clock() - self.started_s
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds left; None without a budget."""
-        return None if self.budget_s is None else self.budget_s - self.spent_s
-
-    @property
-    def over(self) -> bool:
-        """Whether none is left: no launch begins any more."""
-        return self.left_s is not None and self.left_s <= 0
-
-
-class ProgressListener(Listener, Protocol):
-    """Receives the progress of a run."""
-
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        """The measurement of a group begins."""
-        ...
-
-
-class Run:
-    """A run, and what its trials share."""
+class Run(Shared):
+    """A run: its plan, the measurement of its tests, and its report."""
 
     def __init__(
         self,
@@ -85,20 +47,9 @@ class Run:
         launcher: Launcher | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
-
-        `clock` times the run and its launches, in s.
-        """
-        self.config = config
-        self.clock = clock or time.monotonic
+        """`run` is its id; without a `launcher`, real processes are started."""
+        super().__init__(config, root, listener, clock or time.monotonic, scripted=launcher is not None)
         self.id = run
-        self.folder = RunFolder(root)
-        self.listener = listener
-        self.references = References(self.folder, config.reference, listener)
-        self.spent = Spent(self.clock)
-        self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
-        self.plugins = features("run")
-        self.hooks = self.plugins.hook
         self.plan: Plan = ()
         self.whole: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
@@ -111,7 +62,7 @@ class Run:
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
-        self.machine: Machine = read_machine()
+        self.machine = read_machine()
         self.time = RunTime(self.config.time, self.clock)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         waiting.begin(self.id, self.time.left_s, "--ftgate-time", self.listener.warn)
@@ -299,7 +250,7 @@ class Run:
                 self.listener.warn(f"ended {plural(swept, 'process', 'processes')} of a run that was killed")
             self.launcher = Launchers(runner, launches)
         self.policy = self.stored.policy(self.whole)
-        self.empty: EmptyLaunches = {}
+        self.empty = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,11 +26,9 @@ from . import explaining
 from .compared import Reference, references_of
 from .explaining import Explainer
 from .phase import Phase, left_open, shortfall
+from .shared import Shared
 from .sides.checkout import Checkout
 from .targets import same, unavailable
-
-if TYPE_CHECKING:
-    from .run import Run
 
 
 class Settled(NamedTuple):
@@ -47,7 +45,7 @@ class Trial:
     Each cell has one reference, which is found before anything is measured: see `compared.references_of`.
     """
 
-    def __init__(self, run: Run, group: Group) -> None:
+    def __init__(self, run: Shared, group: Group) -> None:
         self.run = run
         self.group = group
         self.monitor = ConditionsMonitor()

@@ -9,7 +9,8 @@ import sys
 
 from . import loading, stacks
 from .clock import check_clocks, resolution_ns
-from .executors.base import Observer, make_workers
+from .executors import make_workers
+from .executors.base import Observer
 from .gil import gil_enabled, watch
 from .primitives import Context, context_of
 from .protocol import (

@@ -58,3 +58,15 @@ class Failure(Exception):
 
 class Unsupported(Exception):
     """This executor cannot do what the workload asks: the cell is unsupported; it has not failed."""
+
+
+def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
+    """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
+    for report in reports:
+        if report.get("error"):
+            reason, detail = report["error"]
+            if reason == "unsupported":
+                raise Unsupported(detail)
+            role = report.get("role", "")
+            named = role or max(of, len(reports)) > 1
+            raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)

@@ -7,7 +7,7 @@ from time import process_time_ns
 from . import state
 from .api import SCOPES
 from .clock import ended_cpu_ns
-from .protocol import Failure
+from .protocol import Failure, raise_first_error
 from .worker import END, SETUP, TEARDOWN, explain
 
 TYPE_CHECKING = False
@@ -132,8 +132,6 @@ class LaunchSetups:
                 self.loop.close()
 
     def _run(self, what: str) -> None:
-        from .executors.base import raise_first_error
-
         raise_first_error([{"error": drive(self.setups.run(what, "launch", self.shared), self.loop)}])
 
 

@@ -1,4 +1,4 @@
-"""What all executors share: how they are made, what an iteration gives, CPU time, children."""
+"""What all executors share: what an iteration gives, CPU time, children."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..proc import children_of_thread, cpu_ns, read, stat_fields
-from ..protocol import Failure, Unsupported
+from ..protocol import Failure
 from ..worker import AT_BARRIER, Order, collect_garbage, worker_name
 
 TYPE_CHECKING = False
@@ -24,37 +24,6 @@ if TYPE_CHECKING:
 
 GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
-
-
-def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
-    """The workers of a cell: an object with `iteration`, `process_map` and `close`.
-
-    Each executor is imported only where a cell needs it: a module that is loaded counts as memory of the workload.
-    """
-    kind = setup["kind"]
-    if setup["shape"] == "executor":
-        from .pool import PoolWorkers
-
-        return PoolWorkers(setup, shared, fresh, context)
-    if kind == "processes":
-        from .processes import ProcessWorkers
-
-        return ProcessWorkers(setup, shared, fresh, context)
-    if kind == "threads":
-        from .threads import ThreadWorkers
-
-        return ThreadWorkers(setup, shared, fresh)
-    if kind == "interpreters":
-        from .interpreters import InterpreterWorkers
-
-        return InterpreterWorkers(setup, shared, fresh)
-    if kind == "tasks":
-        from .tasks import TaskWorkers
-
-        return TaskWorkers(setup, shared, fresh)
-    from .main_thread import SerialWorkers
-
-    return SerialWorkers(setup, shared, fresh)
 
 
 def threads_are_greenlets() -> bool:
@@ -105,18 +74,6 @@ class StandingTimes:
 
     start_ns: int | None = None
     join_ns: int | None = None
-
-
-def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
-    """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
-    for report in reports:
-        if report.get("error"):
-            reason, detail = report["error"]
-            if reason == "unsupported":
-                raise Unsupported(detail)
-            role = report.get("role", "")
-            named = role or max(of, len(reports)) > 1
-            raise Failure(f"{role or 'worker'} {report['index']}: {reason}" if named else reason, detail)
 
 
 def carry_out(setups: list[WorkerSetups], observer: Observer, flags: int) -> list[dict[str, Any]]:

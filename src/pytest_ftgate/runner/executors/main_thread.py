@@ -7,6 +7,7 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
+from ..protocol import raise_first_error
 from ..worker import END, SETUP, TEARDOWN, Order, Worker, collect_garbage, make_worker, run
 from .base import (
     Observer,
@@ -15,7 +16,6 @@ from .base import (
     observe_barrier,
     others_cpu_ns,
     process_map,
-    raise_first_error,
 )
 
 TYPE_CHECKING = False

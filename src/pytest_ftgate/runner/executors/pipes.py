@@ -13,7 +13,7 @@ from ..clock import ended_cpu_ns, now_ns
 
 # Before workers are forked: an import of it in each of them would write to a quarter of its pages.
 from ..held import FileWords, Stop, endless
-from ..protocol import Failure
+from ..protocol import Failure, raise_first_error
 from ..worker import (
     AT_BARRIER,
     END,
@@ -37,7 +37,6 @@ from .base import (
     leaders,
     others_cpu_ns,
     process_map,
-    raise_first_error,
 )
 
 TYPE_CHECKING = False

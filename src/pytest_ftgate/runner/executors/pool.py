@@ -9,7 +9,7 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
-from ..protocol import Failure
+from ..protocol import Failure, raise_first_error
 from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, collect_garbage, run, start_pool_worker
 from .base import (
     Observer,
@@ -19,7 +19,6 @@ from .base import (
     others_cpu_ns,
     own_workers,
     process_map,
-    raise_first_error,
     threads_are_greenlets,
 )
 
