@@ -71,6 +71,7 @@ RUNNING = {
     "pytest_ftgate.runner.control",
     "pytest_ftgate.runner.executors",
     "pytest_ftgate.runner.executors.base",
+    "pytest_ftgate.runner.executors.making",
     "pytest_ftgate.runner.executors.pipes",
     "pytest_ftgate.runner.executors.threads",
     "pytest_ftgate.runner.gil",

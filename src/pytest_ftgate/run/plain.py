@@ -19,8 +19,8 @@ from ..measure import stacks
 from ..measure.launch import CellUnsupported, LaunchFailed, setup_of
 from ..model.spec import Cell, Spec
 from ..runner import loading, state
-from ..runner.executors import make_workers
 from ..runner.executors.base import Observer, living_children
+from ..runner.executors.making import make_workers
 from ..runner.gil import watch
 from ..runner.primitives import Context, context_of, start_method
 from ..runner.protocol import Failure, Unsupported

@@ -9,8 +9,8 @@ import sys
 
 from . import loading, stacks
 from .clock import check_clocks, resolution_ns
-from .executors import make_workers
 from .executors.base import Observer
+from .executors.making import make_workers
 from .gil import gil_enabled, watch
 from .primitives import Context, context_of
 from .protocol import (
