@@ -25,7 +25,9 @@ REGRESSED, PASSED = Decision.REGRESSED, Decision.PASSED
 WHY = "--ftgate-against main; encode() in words.py differs"
 PAIRED = Basis(basis="paired", why=WHY, baseline=f"main ({COMMIT[:10]})", commit=COMMIT)
 HELD = Basis(why="nothing is stored for it")
+UNKNOWN = "no function grew beyond the noise of 770 samples"
 BROKEN = (Reason(code=Why.NOT_HELD, counts=(9, 9), level=0.001),)
+ACCEPTED = Reason(code=Why.ACCEPTED_LESS, name="1eb3b87e5d", limit=1.72)
 OPEN = (Reason(code=Why.RULES_OUT), Reason(code=Why.NEEDS_TO_PASS, seconds=38.0))
 
 
@@ -101,7 +103,10 @@ def memory() -> list[Row]:
 
 
 def leak() -> list[Row]:
-    return [row("threads", 1, judged(Metric.GROWTH, REGRESSED, 0.0, 64 * KIB, 0.02), wall(PASSED, 4.2, 4.21))]
+    line = Part(file="words.py", line=5, name="SEEN.append(text)", before=0, after=64 * KIB, added=64 * KIB)
+    left = Explanation(causes=(Cause(of="growth", added=64 * KIB, parts=(line,)),))
+    grown = judged(Metric.GROWTH, REGRESSED, 0.0, 64 * KIB, 0.02)
+    return [row("threads", 1, grown, wall(PASSED, 4.2, 4.21), explanation=left)]
 
 
 def start() -> list[Row]:
@@ -109,6 +114,11 @@ def start() -> list[Row]:
     imported = Part(file="words", line=0, name="asyncio", before=0, after=240 * MS, added=240 * MS)
     cause = Cause(of="start", added=252 * MS, parts=(imported,), modules=("asyncio", "ssl"))
     return [row("spawn", 2, wall(PASSED, 4.2, 4.21), later, explanation=Explanation(causes=(cause,)))]
+
+
+def slower_than_accepted() -> list[Row]:
+    slower = wall(REGRESSED, 4.0, 8.4, reasons=(Reason(code=Why.BEYOND, level=0.001), ACCEPTED), p_fail=0.0001)
+    return [row("threads", 1, slower, explanation=Explanation(causes=(Cause(of="time", unknown=UNKNOWN),)))]
 
 
 def contract() -> list[Row]:
@@ -151,6 +161,7 @@ CASES: dict[str, Callable[[], list[Row]]] = {
     "memory": memory,
     "a leak": leak,
     "start": start,
+    "slower than a commit accepted": slower_than_accepted,
     "a contract": contract,
     "recording": recording,
     "undecided": undecided,

@@ -83,9 +83,14 @@ def test_of_cells_that_lack_time_the_one_that_lacks_most_is_said() -> None:
         for done, wanted in ((10, 60.0), (12, 120.0))
     ]
     cells = [msgspec.structs.replace(row, shortfall=each) for each in short]
-    assert said.shortfalls(cells) == [
-        "30 s allow 12 rounds of these 2 cells, about 26 are needed to decide: use --ftgate-test-time=2m or fewer cells"
-    ]
+    text = (
+        "use --ftgate-test-time=2m or fewer cells: 30 s allow 12 rounds of these 2 cells, about 26 are needed to decide"
+    )
+    decided = of_rows(*rows(Decision.PASSED, 2), *cells)
+    assert said.shortfalls(decided, cells) == [text]
+    nothing = of_rows(*cells)
+    assert said.shortfalls(nothing, cells) == [], "said once, as the reason why the run fails"
+    assert text in said.undecided(nothing)
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:

@@ -18,6 +18,7 @@ from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Reason, Verdict, Why
 from pytest_ftgate.report.said import (
     block_of,
+    by_test,
     error_text,
     exception,
     headline,
@@ -29,6 +30,7 @@ from pytest_ftgate.report.said import (
     whose,
 )
 from pytest_ftgate.report.terminal import cell_text
+from pytest_ftgate.store import names as store_names
 
 CELL = cell("t.py::test", "3.14t", "threads", 8)
 TRACE = """Traceback (most recent call last):
@@ -308,7 +310,7 @@ def test_long_output_is_searched_once(output: str) -> None:
 
 
 def accept_line(*rows: Row) -> list[str]:
-    return shlex.split(meant(*rows))
+    return shlex.split(meant(rows, by_test(rows)))
 
 
 def test_all_that_regressed_is_accepted_at_once() -> None:
@@ -317,9 +319,27 @@ def test_all_that_regressed_is_accepted_at_once() -> None:
     likely = judged(Metric.USS, Decision.SUSPECT, 1.2)
     open_one = judged(Metric.SCALING, Decision.INCONCLUSIVE, 0.99)
     row = of(Decision.REGRESSED, wall(4.0, 3.0), beyond, likely, open_one, waits(0.3))
-    assert accept_line(row) == ["ftgate", "accept", "t.py::test[3.14t-threads-w8]", "wall,tail,uss,lock_wait", "why"]
-    assert f"      meant?     {meant(row)}" in f"      {cell_text(row)}".splitlines()
-    assert meant(of(Decision.BROKEN, open_one)) == ""
+    assert accept_line(row) == ["ftgate", "accept", "test[3.14t-threads-w8]", "wall,tail,uss,lock_wait", "why"]
+    assert f"      meant?     {meant([row], by_test([row]))}" in f"      {cell_text(row)}".splitlines()
+    last = of(Decision.REGRESSED, waits(0.3), likely, wall(4.0, 3.0))
+    assert accept_line(last)[3] == "wall,lock_wait,uss", "the time first, as everywhere"
+    assert meant([of(Decision.BROKEN, open_one)], {}) == ""
+
+
+def test_what_is_accepted_has_its_file_only_where_its_name_is_not_clear() -> None:
+    def named(nodeid: str) -> Row:
+        return msgspec.structs.replace(of(Decision.REGRESSED, wall(4.0, 3.0)), cell=cell(nodeid, "3.14t", "fork", 2))
+
+    row = named("tests/a.py::TestA::test")
+    others = {
+        "tests/b.py::test_b": "TestA::test",
+        "tests/b.py::TestB::test": "TestA::test",
+        "tests/b.py::TestA::test": "tests/a.py::TestA::test",
+    }
+    for other, name in others.items():
+        _, _, accepted, *_ = shlex.split(meant([row], by_test([row, named(other)])))
+        assert accepted == f"{name}[3.14t-fork-w2]"
+        assert list(store_names.named(accepted, [row.cell.nodeid, named(other).cell.nodeid])) == [row.cell.nodeid]
 
 
 def test_cells_with_one_finding_are_accepted_by_one_line() -> None:
@@ -328,9 +348,13 @@ def test_cells_with_one_finding_are_accepted_by_one_line() -> None:
         for test in ("test_a", "test_b")
         for n in (2, 4)
     ]
-    named = [f"t.py::test_a[3.14t-fork-w{n}]" for n in (2, 4)]
-    assert accept_line(*rows[:2]) == ["ftgate", "accept", *named, "wall", "why"]
-    assert accept_line(*rows) == ["ftgate", "accept", "t.py::test_a", "t.py::test_b", "wall", "why"]
+    named = [f"test_a[3.14t-fork-w{n}]" for n in (2, 4)]
+    other = msgspec.structs.replace(rows[0], cell=cell("t.py::test_a", "3.14t", "fork", 8))
+    assert shlex.split(meant(rows[:2], by_test([*rows, other]))) == ["ftgate", "accept", *named, "wall", "why"]
+    assert shlex.split(meant(rows[:2], by_test(rows))) == ["ftgate", "accept", "test_a", "wall", "why"], (
+        "all cells of the test"
+    )
+    assert accept_line(*rows) == ["ftgate", "accept", "test_a", "test_b", "wall", "why"]
 
 
 def test_where_no_commit_can_say_it_the_cell_is_recorded() -> None:

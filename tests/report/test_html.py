@@ -130,7 +130,7 @@ def test_what_the_page_of_every_verdict_says_beside() -> None:
         "against the baseline&#39;s commit (1a2b3c4d5e) judged by paired launches (encode() in",
         "broken 3.14t-fork-w8",
         "Accepted tests/test_words.py::test_tokenise accepted 3.14-threads-w8 wall +8.3 %",
-        "accepted wall accepted by commit 9f8e7d6c5b: the index costs 8 %, see the design",
+        "accepted by commit 9f8e7d6c5b: the index costs 8 %, see the design",
         "Also worth knowing inconclusive 3.14-spawn-w8 tests/test_words.py::test_tokenise wall +3.1 %",
         "unsupported 3.13-interpreters-w8 , 3.13t-interpreters-w8 tests/test_words.py::test_tokenise sub-inter",
         "Tests tests/test_words.py::test_tokenise 10 cells tests/test_cache.py::test_lookup 5 cells",
@@ -205,7 +205,7 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     tables = (msgspec.structs.replace(table, rows=(slower, noisy)),)
     text = rendered(built(tables=tables, failing=frozenset({noisy.cell.nodeid})))
     assert "1 of 2 decided, 1 inconclusive</p>" in text
-    assert "why rules out +21 %; +5 % needs about 14 more pairs, 40 s" in words(text)
+    assert "(-2.0 to +8.2) 32.9 ms, was 31.9 ms rules out +21 %; +5 % needs about 14 more pairs, 40 s" in words(text)
     assert re.findall(
         r"What fails|Also worth knowing|3.14-spawn-w8</a></span></h4>|3.14-fork-w8</a> <small>", plain(text)
     ) == [
@@ -230,9 +230,12 @@ def test_what_failing_cells_of_a_test_share_is_said_once() -> None:
     ]
     text = words(rendered(built(tables=(msgspec.structs.replace(table, rows=tuple(rows)),))))
     group = text.partition("What fails")[2].partition("cell verdict")[0]
-    assert group.count("+31.2 %") == 1, "cells with one cause are one"
+    assert group.count("are spent in") == 1, "cells with one cause are one"
     assert group.count("judged by paired launches") == group.count("against the baseline") == 1
-    assert "repeat pytest --ftgate t.py::test ftgate baseline diff" in group
+    assert "rerun pytest --ftgate t.py::test ftgate baseline diff" in group
+    assert "all 5 cells, most in 3.14-fork-w1 wall +31.2 %" in group
+    assert "also in 3.14-fork-w2 wall +31.2 %, 3.14-fork-w3 wall +31.2 %," in group, "each with its own change"
+    assert "meant? ftgate accept test wall &#39;why&#39;" in group
 
 
 def test_a_run_that_fails_because_it_decided_nothing_is_not_shown_as_open() -> None:
@@ -254,18 +257,22 @@ def test_an_error_says_whether_the_reference_has_it() -> None:
     assert "reference it is unknown whether the baseline&#39;s commit has this error" in text
 
 
-def test_what_changed_stands_before_why_and_p_values_are_folded() -> None:
+def test_why_is_said_at_once_and_only_p_values_are_folded() -> None:
     table = report_by_hand.report().tables[0]
     row = table.rows[1]
-    reason = "+31.2 % is beyond +2 %: p = 0.00016, limit 0.0012"
+    tested = "+31.2 % is beyond +2 %: p = 0.00016, limit 0.0012"
+    less = Reason(code=Why.ACCEPTED_LESS, name="9f8e7d6c5b", limit=1.21)
     judged = msgspec.structs.replace(
-        row.verdict.metrics[0], reasons=(Reason(code=Why.BEYOND, level=0.0012),), allowed=1.02
+        row.verdict.metrics[0], reasons=(Reason(code=Why.BEYOND, level=0.0012), less), allowed=1.02
     )
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(judged,)))
     text = rendered(built(tables=(msgspec.structs.replace(table, rows=(row,)),)))
     failing = text.partition("What fails")[2].partition("</article>")[0]
-    assert failing.index("are spent in") < failing.index("<details><summary>Why</summary>") < failing.index(reason)
-    assert failing.count("p = ") == 1
+    parts = failing.partition("<details>")
+    assert '<p class="reason">accepted up to +21 % by commit 9f8e7d6c5b, now +31.2 %</p>' in parts[0]
+    assert parts[0].index("<dt>why</dt>") < parts[0].index("are spent in")
+    assert tested in parts[2]
+    assert "p = " not in parts[0]
 
 
 def test_a_long_name_breaks_between_its_words() -> None:

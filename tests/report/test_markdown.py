@@ -83,7 +83,7 @@ EVERY_VERDICT = r"""
 **`tests/test_words.py::test_tokenise`**
 
 - `3.14t-fork-w8`: **wall \< 1.5 \* threads.wall: it did not hold in 16 of 16 rounds**
-  - nothing is stored for it; record it with --ftgate-update
+  - rerun `pytest --ftgate 'tests/test_words.py::test_tokenise[3.14t-fork-w8]'`
 ====
 
 **`tests/test_cache.py::test_lookup`**
@@ -91,7 +91,7 @@ EVERY_VERDICT = r"""
 - `3.14t-threads-w8`: **lock\_wait +4.1 points (+2.0 to +6.2): 31.2 %, was 27.1 %;
 ====
  scaling -12.3 % (-15.3 to -9.3): 1.72x, was 1.96x**
-  - waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time, held at src/words/cache.py:40 in refill
+  - why: waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time, held at src/words/cache.py:40 in refill
   - wall +0.4 % (-0.8 to +1.6), passed: 7.03 ms, was 7.00 ms
 ====
 ; judged by stored figures (no git here)
@@ -215,7 +215,7 @@ def test_500_cells_of_which_few_regressed_keep_those_in_full() -> None:
     assert len(lines_of(tables, text)) == 20
     assert text.count(": wall -20.0 %") == 100
     assert text.count(BESIDE) == 4, "once for the cells of a test"
-    assert text.count("  - `pytest --ftgate") == 4
+    assert text.count("  - rerun `pytest --ftgate") == 4
 
 
 def test_what_does_not_fit_at_all_is_counted() -> None:

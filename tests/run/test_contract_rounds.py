@@ -102,6 +102,7 @@ def test_a_time_without_a_round_asks_for_two_rounds_at_most(project: Project) ->
     rows = finish(trial)
     assert trial.shortfall is not None
     text = said.shortfall_text(trial.shortfall)
-    assert text.endswith("about 1 is needed to decide: use --ftgate-test-time=30s or fewer cells")
+    assert text.startswith("use --ftgate-test-time=30s or fewer cells: ")
+    assert text.endswith("about 1 is needed to decide")
     assert {row.verdict.decision for row in rows_of(trial).values()} == {Decision.ERROR}
     assert len(rows) == 20

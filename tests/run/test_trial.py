@@ -414,7 +414,7 @@ class TestBudget:
         assert short is not None
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
         asked = re.search(
-            rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer",
+            rf"use {option}=(\S+) or fewer cells: .* of these 2 cells, about \d+ (?:is|are) needed to decide",
             said.shortfall_text(short),
         )
         assert asked is not None

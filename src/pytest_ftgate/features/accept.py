@@ -17,7 +17,7 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, metrics
-from ..judge.limits import worse
+from ..judge.limits import at_least_worse, worse
 from ..kit import units
 from ..kit.errors import FtgateError
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
@@ -160,20 +160,20 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
     The cell is accepted where nothing worse is left: what else regressed or is broken still decides, and what became
-    worse than was accepted.
+    worse than was accepted, by all of its interval: the same change, measured again, has another estimate.
     """
     known = [each for each in acceptances if matches(each.cells, nodeid)]
     judged: list[MetricVerdict] = []
     found: list[Acceptance] = []
     for each in verdict.metrics:
         of_metric = [one for one in known if one.metric == each.metric] if each.acceptable else []
-        acceptance = next((one for one in of_metric if one.most is None or worse(each) <= one.most), None)
+        acceptance = next((one for one in of_metric if one.most is None or at_least_worse(each) <= one.most), None)
         if acceptance is None:
-            less = [
-                Reason(code=Why.ACCEPTED_LESS, name=one.commit, text=_with_amount(each.metric, one.most))
-                for one in of_metric
-            ]
-            judged.append(msgspec.structs.replace(each, reasons=(*each.reasons, *less[:1])))
+            less: tuple[Reason, ...] = ()
+            if of_metric:
+                largest = max(of_metric, key=lambda one: one.most or 0.0)
+                less = (Reason(code=Why.ACCEPTED_LESS, name=largest.commit, limit=_limit(each, largest.most or 0.0)),)
+            judged.append(msgspec.structs.replace(each, reasons=(*each.reasons, *less)))
             continue
         why = (Reason(code=Why.ACCEPTED, name=acceptance.commit, text=acceptance.reason),)
         judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reasons=why, beyond=False))
@@ -181,6 +181,13 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
     if judged == list(verdict.metrics):
         return verdict
     return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
+
+
+def _limit(judged: MetricVerdict, most: float) -> float:
+    """The largest change that is accepted, as the verdict has its change."""
+    if judged.points is not None:
+        return most
+    return 1 / (1 + most) if metrics.is_gain(judged.metric) else 1 + most
 
 
 # The regressions that the commits of a branch accept by their trailers, as git has them.

@@ -96,15 +96,16 @@ def render(report: Report, *, limit: int = LIMIT) -> str:
 def _head(report: Report) -> str:
     """The marker, the headline, why the report is partial, what was compared, and how many cells of each decision."""
     counts = said.counts(report)
-    headline, result = said.first_line(report), said.result(report)
+    headline, undecided = said.first_line(report), said.undecided(report)
     part = f"{report.shard.name}: " if report.shard else ""
     first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
-    warnings += filter(None, [said.undecided(report)])
+    warnings += filter(None, [undecided.partition("; ")[2]])  # after what the headline says
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
-    about, every = said.about(report), said.counted(counts)
-    lines = [f"{text(about)}\n\n" if about else "", "" if result == headline else f"{text(result)}. "]
-    lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{': ' if every else ''}{every}.\n"]
+    about, every = said.about(report), f": {said.counted(counts)}" if len(counts) > 1 else ""
+    result = said.result(report)
+    lines = [f"{text(about)}\n\n" if about else "", "" if undecided or result == headline else f"{text(result)}. "]
+    lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{every}.\n"]
     return f"{MARKER}\n## ftgate: {part}{text(_short_name(first, HEADING))}\n{warned}\n{''.join(lines)}"
 
 
@@ -152,7 +153,7 @@ END = "\n</details>\n"
 
 def _in_full(report: Report, rows: Sequence[Row]) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figures, and as its figure with short names."""
-    test = ""
+    test, run = "", said.by_test(report.rows)
     order = list(map(said.test_of, rows))
     for block in sorted(said.blocks(rows), key=lambda block: order.index(said.test_of(block[0]))):
         tests = list(dict.fromkeys(map(said.test_of, block)))
@@ -160,12 +161,11 @@ def _in_full(report: Report, rows: Sequence[Row]) -> Iterator[Piece]:
         short_of = code(_short_name(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
-        every = [row for row in report.rows if said.test_of(row) in tests]
-        line = f"- {said.in_block(block, every, code)}: **{text(said.in_one_line(block[0]))}**\n"
+        line = f"- {said.in_block(block, run, code)}: **{text(said.in_one_line(block[0]))}**\n"
         if block[0].verdict.decision is not Decision.ERROR:  # the others of an error have the same one
             for row in block[1:]:
                 line += f"  - {code(_label(row))}: {text(said.headline(row))}\n"
-        details = "".join(f"  - {each}\n" for each in _details(report, block))
+        details = "".join(f"  - {each}\n" for each in _details(report, run, block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
         few = said.cells(code(_short_name(label)) for label in said.names(block))
@@ -177,11 +177,11 @@ def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(report: Report, block: Sequence[Row]) -> Iterator[str]:
+def _details(report: Report, run: said.Tests, block: Sequence[Row]) -> Iterator[str]:
     """What is beneath the figure of a block: why, other metrics, reasons, the reference, how to repeat it."""
     row = block[0]
     found, line = said.finding(*block), said.in_one_line(row)
-    yield from map(text, found.explanation)
+    yield from (f"why: {text(each)}" for each in found.explanation)
     for each in found.changes:
         other = "" if each.text(row.verdict.decision) in line else f"{each.metric} {each.text()}"
         if parts := "; ".join(filter(None, (other, "" if each.reason in line else each.reason))):
@@ -190,15 +190,15 @@ def _details(report: Report, block: Sequence[Row]) -> Iterator[str]:
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):
         yield text(whose)
-    yield from map(text, said.shortfalls([row]))
+    yield from map(text, said.shortfalls(report, [row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     beside = [found.against and f"against {found.against}", by]
     if said.against(report) and row.verdict.basis == "paired":  # the head says it
         beside = []
     if any(beside):
         yield text("; ".join(filter(None, beside)))
-    yield " then ".join(map(code, said.commands(*block)))
-    if meant := said.meant(*block):
+    yield f"rerun {' then '.join(map(code, said.commands(block, run)))}"
+    if meant := said.meant(block, run):
         yield f"meant? {code(meant)}"
 
 
@@ -243,7 +243,7 @@ def _table(report: Report, table: Table) -> str:
             why.setdefault(f"{row.verdict.decision}: {text(said.in_one_line(row))}", []).append(code(_label(row)))
         elif reason := said.uncompared(row.verdict):
             why.setdefault(f"passed: {text(reason)}", []).append(code(_label(row)))
-    remarks = list(map(text, said.shortfalls(table.rows)))
+    remarks = list(map(text, said.shortfalls(report, table.rows)))
     remarks += [f"{', '.join(cells)} {reason}" for reason, cells in why.items()]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
 

@@ -312,6 +312,16 @@ def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
     return (1 / value if is_gain(judged.metric) else value) - 1
 
 
+def at_least_worse(judged: MetricVerdict) -> float:
+    """How much worse a metric is by the better end of its interval, as `worse` gives it."""
+    change = judged.points or judged.ratio
+    if change is None:
+        return 0.0
+    end = change.high if judged.points is None and is_gain(judged.metric) else change.low
+    field = "ratio" if judged.points is None else "points"
+    return worse(replace(judged, **{field: replace(change, value=end)}))
+
+
 def bounded(log: float) -> float:
     """A log whose exponential is a finite number above 0."""
     # math.exp overflows from 710 and underflows below -745.

@@ -54,7 +54,7 @@ WORDS: Final[Mapping[Why, str]] = {
     Why.NO_TIME_WORSE: "no time is known to be worse",
     Why.DOUBT: "in doubt: {text}",
     Why.ACCEPTED: "accepted by commit {commit}: {text}",
-    Why.ACCEPTED_LESS: "commit {commit} accepts {text}",
+    Why.ACCEPTED_LESS: "accepted up to {limit} by commit {commit}, now {change}",
 }
 """What each reason says; a word in braces is a property of `_Figures`."""
 SAID_BY_CHANGE = {Why.BEYOND, Why.BETTER, Why.PREDICTED_WORSE, Why.PREDICTED_BETTER, Why.PREDICTED_LIKELY}

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
@@ -26,6 +26,8 @@ VISIBLE, VISIBLE_PART = 0.01, 0.1
 """A change is said to be another one than that of its figures from so many points on, and from that part of it."""
 RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+Tests: TypeAlias = Mapping[str, Sequence[Row]]
+"""The cells of each test of a run."""
 NAMED = 3
 """Cells that a block names where it has many."""
 CHECKOUT = re.compile(
@@ -279,11 +281,12 @@ def finding(row: Row, *others: Row, every: bool = False) -> Finding:
     against = " at ".join(filter(None, (baseline, "" if at and at in baseline else at)))
     known = (each.explanation for each in (row, *others) if each.explanation)
     own = (each for each in known if not any(cause.like for cause in each.causes))
+    alone = verdict.decision is Decision.BROKEN and not verdict.basis and not every  # a contract needs no baseline
     return Finding(
         changes=tuple(changes.values()),
         reason=plain(verdict.reason),
         against=plain("; ".join(filter(None, (against, stored_text(verdict))))),
-        basis=plain(basis(verdict)),
+        basis="" if alone else plain(basis(verdict)),
         explanation=explained(next(own, row.explanation)),
     )
 
@@ -333,7 +336,7 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
             "the sampled stacks are so deep that they filled their space: only the first iterations were sampled"
         )
     for site in explanation.sites:
-        held = f", held at {site.holder}" if site.holder else ""
+        held = f", held at {in_project(site.holder)}" if site.holder else ""
         texts.append(f"waits at {site.name}: {shares(site)} of the workers' time{held}")
     if explanation.shares:
         words = {name: words for name, (_, words) in STATES.items()}
@@ -404,38 +407,45 @@ def known_text(verdict: Verdict) -> str:
     return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")
 
 
-def commands(*rows: Row) -> tuple[str, ...]:
+def commands(block: Sequence[Row], run: Tests) -> tuple[str, ...]:
     """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
     are one command.
     """
     reruns: dict[tuple[str, ...], list[str]] = {}
     stored = False
-    for row in rows:
+    for row in block:
         asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
         measures = [] if is_against(row) else [asked or "--ftgate"]
         reruns.setdefault((*measures, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
-    texts = (plain(shlex.join(["pytest", *words, *_cells_or_tests(cells)])) for words, cells in reruns.items())
+    texts = (plain(shlex.join(["pytest", *words, *_cells_or_tests(cells, run)])) for words, cells in reruns.items())
     return (*texts, *(["ftgate baseline diff"] if stored else []))
 
 
-def meant(*rows: Row) -> str:
-    """The command that accepts what regressed in these cells, with all metrics that did; empty where none has.
+def meant(block: Sequence[Row], run: Tests) -> str:
+    """The command that accepts what regressed in a block, with all metrics that did, the time first; empty where none.
 
-    Outside of git, where no commit can say so, the one that records them.
+    A name is without its file where that fits one test of the run. Outside of git, where no commit can accept, it is
+    the command that records the cells.
     """
-    regressed = dict.fromkeys(each.metric for row in rows for each in row.verdict.metrics if each.acceptable)
-    cells = _cells_or_tests([row.cell.nodeid for row in rows])
+    regressed = dict.fromkeys(each.metric for row in block for each in row.verdict.metrics if each.acceptable)
+    cells = _cells_or_tests([row.cell.nodeid for row in block], run)
     if not regressed:
         return ""
-    if all(row.verdict.basis == "stored" and not row.verdict.commit for row in rows):
+    if all(row.verdict.basis == "stored" and not row.verdict.commit for row in block):
         return plain(shlex.join(["pytest", *(f"--ftgate-update={cell}" for cell in cells), *cells]))
-    return plain(f"{shlex.join(['ftgate', 'accept', *cells, ','.join(regressed)])} 'why'")
+    short = [cell.partition("::")[2] for cell in cells]
+    clear = [sum(test.endswith(split_nodeid(name)[0]) for test in run) == 1 for name in short]
+    names = [name if only else cell for name, only, cell in zip(short, clear, cells, strict=True)]
+    failed = sorted(regressed, key=lambda metric: metric != Metric.WALL)
+    return plain(f"{shlex.join(['ftgate', 'accept', *names, ','.join(failed)])} 'why'")
 
 
-def _cells_or_tests(cells: Sequence[str]) -> list[str]:
-    """The node ids that a command names: of many cells their tests'."""
-    return [*cells] if len(cells) <= NAMED else [*dict.fromkeys(split_nodeid(cell)[0] for cell in cells)]
+def _cells_or_tests(cells: Sequence[str], run: Tests) -> list[str]:
+    """The node ids that a command names: of many cells, or all that a run has of a test, their tests'."""
+    tests = [*dict.fromkeys(split_nodeid(cell)[0] for cell in cells)]
+    every = {row.cell.nodeid for test in tests for row in run.get(test, ())} == {*cells}
+    return tests if len(cells) > NAMED or (every and len(cells) > 1) else [*cells]
 
 
 def commit(text: str) -> str:
@@ -444,13 +454,13 @@ def commit(text: str) -> str:
 
 
 def shortfall_text(short: Shortfall) -> str:
-    """`30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells`"""
+    """`use --ftgate-test-time=3m or fewer cells: 30 s allow 2 rounds of these 8 cells, about 7 are needed to decide`"""
     allowed = f"allow {plural(short.rounds, 'round')}" if short.rounds else "do not allow a round"
     of, fewer = (f"these {short.cells} cells", " or fewer cells") if short.cells > 1 else ("this cell", "")
     minutes, rest = divmod(round(short.wanted_s), 60)
     wanted = f"{short.wanted_s:.0f}s" if rest else f"{minutes}m"
     needed = f"{short.needed} {'is' if short.needed == 1 else 'are'} needed to decide"
-    return f"{units.span(short.given_s)} {allowed} of {of}, about {needed}: use {short.option}={wanted}{fewer}"
+    return f"use {short.option}={wanted}{fewer}: {units.span(short.given_s)} {allowed} of {of}, about {needed}"
 
 
 def ratios_of_rounds(rows: Iterable[Row]) -> list[str]:
@@ -462,11 +472,16 @@ def ratios_of_rounds(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def shortfalls(rows: Iterable[Row]) -> list[str]:
-    """What the cells that were left open say about their time: of each option the one that wants most of it."""
+def shortfalls(report: Report, rows: Iterable[Row]) -> list[str]:
+    """What the cells that were left open say about their time: of each option the one that wants most of it.
+
+    Nothing where the run fails by it, because its last line says it.
+    """
     short = grouped(
         (row.shortfall.option, row.shortfall) for row in rows if row.verdict.decision.wants_time and row.shortfall
     )
+    if not short or undecided(report):
+        return []
     return [shortfall_text(max(each, key=lambda one: one.wanted_s)) for each in short.values()]
 
 
@@ -551,17 +566,22 @@ def together(block: Sequence[Row]) -> str:
     return ", ".join([*(map(plain, tests) if len(tests) == 1 else ()), f"{len(block)} cells"])
 
 
-def in_block(block: Sequence[Row], rows: Iterable[Row], written: Callable[[str], str] = plain) -> str:
-    """The cells of a block, among the rows of their test: `all 4 cells, most in 3.14-threads-w2`."""
+def in_block(block: Sequence[Row], run: Tests, written: Callable[[str], str] = plain) -> str:
+    """The cells of a block, among those of their tests: `all 4 cells, most in 3.14-threads-w2`."""
     found = list(map(written, names(block)))
     if len(block) == 1 or block[0].verdict.decision is Decision.ERROR:
         return cells(found)
-    every = all(any(row is each for each in block) for row in rows)
-    return f"{f'all {len(block)} cells' if every else cells(found)}, most in {found[0]}"
+    every = sum(len(run.get(test, ())) for test in {*map(test_of, block)}) == len(block)
+    whole = "both cells" if len(block) == 2 else f"all {len(block)} cells"
+    return f"{whole if every else cells(found)}, most in {found[0]}"
 
 
 def test_of(row: Row) -> str:
     return split_nodeid(row.cell.nodeid)[0]
+
+
+def by_test(rows: Iterable[Row]) -> Tests:
+    return grouped((test_of(row), row) for row in rows)
 
 
 def names(block: Sequence[Row]) -> list[str]:
@@ -839,7 +859,7 @@ def recording_commands(rows: Sequence[Row]) -> list[str]:
     stored_here = ((row.verdict.basis == "stored", row.cell.nodeid) for row in rows if not row.verdict.decision.worse)
     texts = []
     for stored, cells in sorted(grouped(stored_here).items()):
-        named = _cells_or_tests(cells)
+        named = _cells_or_tests(cells, {})
         updates = [f"--ftgate-update={name}" for name in named] if stored else ["--ftgate-update=new"]
         if not stored and len(named) > NAMED:
             named = list(dict.fromkeys(name.partition("::")[0] for name in named))

@@ -24,6 +24,7 @@ SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 GIVE_WAY = ("pss", "ops_per_s", "cores", "scaling", "interval", "ratio", "lock_wait", "uss", "change")
 """The columns of a table that are left out where there is no room for all, the first one first."""
+BLANK = "not measured, or compared with nothing"
 LEFT = ("cell", "verdict")
 """Those whose texts begin at the left."""
 
@@ -51,9 +52,8 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
     """
     if row.verdict.decision is not Decision.ERROR:
         style = Style(100, verbosity=verbosity)
-        return printable("\n".join(_finding([row], style, [row], alone=True)), style).strip() or plain(
-            reasons.of_cell(row.verdict)
-        )
+        lines = _finding([row], style, said.by_test([row]), alone=True)
+        return printable("\n".join(lines), style).strip() or plain(reasons.of_cell(row.verdict))
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)
     lines = [said.error_text(error), *filter(None, [said.whose(row)])]
@@ -126,7 +126,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         bare += " " + phrase
     lines.append(line)
     undecided = said.undecided(report)
-    for text in dict.fromkeys((*([] if undecided else [said.first_line(report)]), said.result(report))):
+    for text in dict.fromkeys([] if undecided else [said.first_line(report), said.result(report)]):
         lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
     for text in (undecided, partial):
@@ -181,6 +181,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
 
     # The cells that need attention, worst first.
     below: list[str] = []
+    run = said.by_test(report.rows)
     for decision in Decision:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if not rows:
@@ -198,7 +199,9 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
             below += _by_reason(bare, style)
             full = sorted((row for row in rows if row not in bare), key=lambda row: said.place(report, row))
             for block in said.blocks(full) if style.verbosity <= 0 else ([row] for row in full):
-                below += _finding(block, style, table.rows, alone=not said.against(report))
+                below += _finding(block, style, run, alone=not said.against(report))
+
+    blank = columns and any(not text.strip() for texts in columns.values() for text in texts[1:])
 
     # What is said of several cells at once.
     def basis(verdict: Verdict) -> str:  # with -v a cell names its own
@@ -210,7 +213,8 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         ("passed", _once(table, said.uncompared)),
         ("judged by", _once(table, basis)),
         ("ratio", said.ratios_of_rounds(table.rows) if style.verbosity > 0 else []),
-        ("budget", said.shortfalls(table.rows)),
+        ("blank", [BLANK] if blank and style.verbosity > 0 else []),
+        ("budget", said.shortfalls(report, table.rows)),
         ("hint", _hints(table)),
         ("machine", dict.fromkeys(conditions)),
     )
@@ -287,44 +291,44 @@ def _columns(table: Table, style: Style) -> dict[str, list[str]]:
 # ---- what needs attention
 
 
-def _finding(block: Sequence[Row], style: Style, test: Sequence[Row], *, alone: bool) -> list[str]:
+def _finding(block: Sequence[Row], style: Style, run: said.Tests, *, alone: bool) -> list[str]:
     """The lines about the cells of a block; without -v none for one that needs no attention.
 
-    `test` are all cells of the test. `alone`: nothing else says what they were compared with.
+    `run` are all cells of the run. `alone`: nothing else says what they were compared with.
     """
     row = block[0]
     match row.verdict.decision:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
-            rerun, *others = said.commands(*block)  # never wrapped, so that they can be copied
+            rerun, *others = said.commands(block, run)  # never wrapped, so that they can be copied
             commands = [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + other for other in others)]
-            if meant := said.meant(*block):
+            if meant := said.meant(block, run):
                 commands += [f"      {style.paint('meant?', 'dim')}     {meant}"]
-            return [*_measured(block, style, test, alone=alone), *commands]
+            return [*_measured(block, style, run, alone=alone), *commands]
         case Decision.ERROR:
             return _error(block, style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
-            return _worded(row.verdict.decision, said.in_block(block, test), style) + wrapped(
+            return _worded(row.verdict.decision, said.in_block(block, run), style) + wrapped(
                 said.headline(row), style, 6
             )
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
-            return _measured(block, style, test, alone=alone)
+            return _measured(block, style, run, alone=alone)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
         case Decision.XPASSED | Decision.XFAILED:
             # What was expected, and with -v what was measured.
-            heading, *measured = _measured(block, style, test, alone=alone)
+            heading, *measured = _measured(block, style, run, alone=alone)
             expected = wrapped(said.known_text(row.verdict), style, indent=6)
             return [heading, *expected, *(measured if style.verbosity > 0 else [])]
         case Decision.PASSED if style.verbosity > 0:
-            return _measured(block, style, test, alone=alone)
+            return _measured(block, style, run, alone=alone)
     return []
 
 
-def _measured(block: Sequence[Row], style: Style, test: Sequence[Row], *, alone: bool) -> list[str]:
+def _measured(block: Sequence[Row], style: Style, run: said.Tests, *, alone: bool) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, why; the reference and the basis."""
     row, every = block[0], style.verbosity > 0
     found = said.finding(*block, every=every)
-    lines = _worded(row.verdict.decision, said.in_block(block, test), style)
+    lines = _worded(row.verdict.decision, said.in_block(block, run), style)
     for each in found.changes:
         first, *rest = filter(None, (each.text(), each.evidence if every else each.reason))
         lines += entry(each.metric, first, style, indent=6, column=11)

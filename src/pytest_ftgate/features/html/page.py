@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -28,6 +28,8 @@ PLOTS_BYTES = 400_000
 """What the data of the plots takes at most: tests beyond it, those without a failure first, have none."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
 PLAIN = Style(width=110, verbosity=1)
+OTHERS = 8
+"""Cells of a finding, beside its worst, whose changes are listed."""
 SITES = 12
 """Lock sites of a test that are listed."""
 
@@ -77,7 +79,7 @@ def render(report: Report) -> str:
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
-        groups={"failing": _groups(failing, anchors), "accepted": _groups(accepted, anchors)},
+        groups={"failing": _groups(report, failing, anchors), "accepted": _groups(report, accepted, anchors)},
         others=_others(report, anchors),
         data=plots.encoded(data),
         scripts=scripts,
@@ -144,12 +146,13 @@ def _begun(text: str) -> str:
 # ---- what needs attention
 
 
-def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
+def _groups(report: Report, rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
     """These cells, worst first, by their tests: the blocks of each, what all of it was compared with and judged by.
 
     An error that several tests share is of `3 tests`.
     """
     by_test: dict[str, list[list[Row]]] = {}
+    run = said.by_test(report.rows)
     for block in said.blocks(rows):
         tests = {said.test_of(row) for row in block}
         by_test.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
@@ -157,37 +160,41 @@ def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
     for test, blocks in by_test.items():
         items: list[Said] = []
         for block in blocks:
-            # The first cell with what is said of it, and the names of all with their places.
+            # The first cell with what is said of it, the others with their changes, and the places of all.
             row, found = block[0], said.finding(*block)
-            accepted = " ".join(said.accepted_texts(row.verdict.accepted))
-            error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
-            reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
-            shown = [each for each in reasons if each and each not in accepted and each != error]
-            # A test of significance decided these: its p-values are folded. Other reasons say what is to be done.
-            tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
+            cells = list(zip(said.names(block), (anchors[id(each)] for each in block), strict=True))
+            error = row.verdict.decision is Decision.ERROR
+            changes = ["" if error else said.shortened(said.headline(each)) for each in block]
             items.append(
                 {
                     "row": row,
                     "found": found,
-                    "cells": list(zip((anchors[id(each)] for each in block), said.names(block), strict=True)),
-                    "allowed": {each.metric: said.allowed(each) for each in row.verdict.metrics},
-                    "open": [] if tested else shown,
-                    "why": shown if tested else [],
-                    "meant": said.meant(*block) if row.verdict.decision.fails else "",
+                    "anchor": cells[0][1],
+                    "heading": Markup(said.in_block(block, run, partial(_linked, dict(cells)))),
+                    "others": [(*cell, change) for cell, change in zip(cells, changes, strict=True) if change][1:],
+                    "named": OTHERS,
+                    "meant": said.meant(block, run) if row.verdict.decision.fails else "",
                 }
             )
         judged = [item["found"] for item in items if item["row"].verdict.decision is not Decision.ERROR]
         groups.append(
             {
                 "test": test,
-                "anchor": items[0]["cells"][0][0].partition("c")[0],
+                "anchor": items[0]["anchor"].partition("c")[0],
+                "cells": sum(map(len, blocks)),
                 "items": items,
                 "against": _common(found.against for found in judged),
                 "basis": _common(found.basis for found in judged),
-                "commands": said.commands(*(row for block in blocks for row in block)),
+                "judged": any(item["row"].verdict.basis for item in items),
+                "commands": said.commands([row for block in blocks for row in block], run),
             }
         )
     return groups
+
+
+def _linked(anchors: Mapping[str, str], name: str) -> str:
+    """A cell's name, which leads to its row."""
+    return Markup('<a href="#{}">{}</a>').format(anchors[name], wrapped(name))
 
 
 def _common(texts: Iterable[str]) -> str:
@@ -224,7 +231,7 @@ def _tests(report: Report) -> Iterator[Said]:
         rows = [row for table in of_test for row in table.rows]
         notes = [table.note for table in of_test if table.note]
         notes += [f"ratio of {text}" for text in said.ratios_of_rounds(rows)]
-        notes += said.shortfalls(rows)
+        notes += said.shortfalls(report, rows)
         notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.uncompared(row.verdict))]
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         columns = {head: texts for head, texts in _columns(rows).items() if any(text for text, _ in texts)}

@@ -171,7 +171,7 @@ class RaceSearch:
                 options = (*self.run.config.rerun, f"--ftgate-seed={self.run.config.seed}")
                 decision = Decision.ERROR
                 repeated = Row(cell=cell, verdict=Verdict(decision=decision), options=options)
-                again = f"again: {said.commands(repeated)[0]}"
+                again = f"again: {said.commands([repeated], {})[0]}"
                 error = replace(error, detail="\n".join(filter(None, (error.detail.rstrip(), again))))
             yield Row(cell=cell, verdict=Verdict(decision=decision, reason=text), error=error)
 
