@@ -43,7 +43,6 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
 def test_a_run_that_decided_nothing_is_not_green(example: Example, options: tuple[str, ...]) -> None:
     result = example.run_pytest(*QUICK, "-k", "same", *options)
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "0 of 2 decided" in result.outlines
     result.stdout.fnmatch_lines(["nothing was decided: 0 of 2 compared cells;*"])
     assert "give the tests more launches (ftgate_launches)" in result.stdout.str(), "what to do"
     assert "--ftgate-fail-on=undecided-run" in " ".join(result.outlines)
@@ -65,7 +64,7 @@ def test_a_run_that_decided_something_has_its_own_status(example: Example) -> No
 def test_one_pair_that_is_far_out_is_neither_red_nor_green(example: Example) -> None:
     result = example.run_pytest(*QUICK, "-k", "slower")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "0 of 1 decided" in result.outlines
+    result.stdout.fnmatch_lines(["nothing was decided: 0 of 1 compared cell;*"])
 
 
 def test_a_run_that_compares_nothing_or_records_is_green(example: Example) -> None:
