@@ -33,6 +33,8 @@ from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store import folder as store_folder
 
+GATING = tuple(name for name in metrics.GATING if name != Metric.START)
+"""Starts gate only where workers start interpreters, and the recordings are of threads and forks."""
 RECORDINGS = (1, 3, 5)
 LAUNCHES = 8
 CORES = 2
@@ -66,7 +68,7 @@ def read(folder: Path) -> Cells:
     for stored in store.baselines():
         for label, entries in stored.cells.items():
             for entry in entries.values():
-                for name in metrics.GATING:
+                for name in GATING:
                     _, values = compare.of_recordings(entry.recordings, name)
                     found[f"{stored.test}[{label}]", name] = values
     return found
@@ -143,7 +145,7 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
 
 def deviations(title: str, cells: Cells) -> Iterator[list[str]]:
     """How far the medians of unchanged code differ from run to run, and what their launches explain of it."""
-    for name in metrics.GATING:
+    for name in GATING:
         least = metrics.row(name).apart.floor if metrics.by_difference(name) else 0.0
         squares, errors, largest = [], [], (0.0, "")
         for (cell, metric), runs in cells.items():
