@@ -205,4 +205,4 @@ def test_where_git_makes_no_commit_it_says_so(project: Path, capsys: pytest.Capt
 def test_the_help_tells_it_from_the_acceptance_of_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["accept", "--help"])
-    assert "use ftgate baseline update" in " ".join(capsys.readouterr().out.split())
+    assert "ftgate baseline update stores" in " ".join(capsys.readouterr().out.split())
