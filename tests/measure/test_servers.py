@@ -374,7 +374,9 @@ def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pyte
     handle = begun(start, "fails")
     for kind in (COLD, WARMUP):
         handle.iteration(kind, 1, WINDOW_NS)
-    with pytest.raises(LaunchFailed, match=r"^\d+ of \d+ requests failed under load \(\d+ by status\): request one in the test"):
+    with pytest.raises(
+        LaunchFailed, match=r"^\d+ of \d+ requests failed under load \(\d+ by status\): request one in the test"
+    ):
         handle.iteration(MEASURED, 1, WINDOW_NS)
     monkeypatch.setattr(load_generators, "MOST_FAILED", 0.5)
     latency = handle.iteration(MEASURED, 1, WINDOW_NS).latency
