@@ -34,7 +34,7 @@ from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store import folder as store_folder
 
 GATING = tuple(name for name in metrics.GATING if name != Metric.START)
-"""Starts gate only where workers start interpreters, and the recordings are of threads and forks."""
+"""Without starts: whether one gates depends on the cell, and its table of error rates is of what gates in all."""
 RECORDINGS = (1, 3, 5)
 LAUNCHES = 8
 CORES = 2
