@@ -110,7 +110,7 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
         ratio = chance.choice((1.02 * (1 + beyond), (1 - beyond) / 1.02))
         noise = beyond / 50
         new = tuple(1e6 * ratio * math.exp(chance.gauss(0, noise)) for _ in range(40))
-        verdict = decide.compare(
+        verdict = decide.by_pairs(
             Comparison(metric=Metric.WALL, new=new, reference=(1e6,) * 40, unit="ns", limits=Limits(0.02, 0.05))
         )
         said = re.match(r"([+-]\S+) % is (beyond|below|above) ([+-]\S+) %: p = (\S+), limit (\S+)", of_metric(verdict))
@@ -125,7 +125,7 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
 
 
 def test_one_pair_far_beyond_the_limit_is_beyond_the_effect() -> None:
-    verdict = decide.compare(
+    verdict = decide.by_pairs(
         Comparison(metric=Metric.WALL, new=(9e6,), reference=(1e6,), unit="ns", limits=Limits(0.02, 0.05), alpha=5e-5)
     )
     assert verdict.decision is Decision.INCONCLUSIVE

@@ -116,7 +116,7 @@ def compared(new: list[float], reference: list[float]) -> tuple[str, int]:
     """The decision on pairs that are drawn from these launches, and the pairs that it took."""
     sides = [tuple(random.choices(side, k=12)) for side in (new, reference)]
     limits = metrics.row(Metric.GROWTH).paired
-    verdict = decide.compare(
+    verdict = decide.by_pairs(
         Comparison(
             metric=Metric.GROWTH, new=sides[0], reference=sides[1], unit="bytes", limits=limits, alpha=0.002, beta=0.05
         )

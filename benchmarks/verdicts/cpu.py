@@ -36,7 +36,7 @@ import page
 from launches import WORK, WORKERS, Workloads
 
 from pytest_ftgate.judge import decide, metrics
-from pytest_ftgate.judge.compare import PairedValue, neighbour_pair
+from pytest_ftgate.judge.comparisons import PairedValue, neighbour_pair
 from pytest_ftgate.judge.values import UNDISTURBED
 from pytest_ftgate.kit.values import Struct, grouped
 from pytest_ftgate.measure.conditions import ConditionsMonitor
@@ -248,7 +248,7 @@ def decisions(rounds: Sequence[Round]) -> Iterator[list[str]]:
 def judged(pairs: Sequence[tuple[Round, Times]]) -> tuple[MetricVerdict, ...]:
     """The product's verdicts by wall time, by CPU time, and by wall time with the help of CPU time."""
     comparisons = [comparison(kind, [each.pair(kind, own) for each, own in pairs]) for kind in KINDS]
-    wall, cpu = map(decide.compare, comparisons)
+    wall, cpu = map(decide.by_pairs, comparisons)
     reference = [share for each, _ in pairs for share in each.computing(Times(each.wall[0], each.cpu[0]))]
     changed = [share for each, own in pairs for share in each.computing(own)]
     computing = min(quantile(each, UNDISTURBED) for each in (reference, changed))

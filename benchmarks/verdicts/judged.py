@@ -88,7 +88,7 @@ class PairJudge:
         beta = alpha_spending.BETA
         policy = Policy(metrics=METRICS, cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)
         self.judge = Judge(SPEC, policy, {CELL.nodeid: ComparedWith(basis="paired")}, at_most)
-        self.counts = [look.launches for look in alpha_spending.plan(alpha, beta, at_most=at_most)]
+        self.counts = [look.launches for look in alpha_spending.planned_looks(alpha, beta, at_most=at_most)]
 
     def result(self, coming: Sequence[Pair]) -> Judged | None:
         """Judge at each interim analysis until all metrics are decided; None if there are too few pairs."""

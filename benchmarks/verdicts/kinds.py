@@ -29,7 +29,7 @@ import page
 from commits import Results, Workload, committed, measure
 
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.judge.compare import paired
+from pytest_ftgate.judge.comparisons import paired
 from pytest_ftgate.judge.values import Values
 
 METRICS = ("wall", "tail", "cpu", "uss", "lock_wait", "start", "growth")

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 from series import Floats, Pair
 
-from pytest_ftgate.judge import compare, decide, limits, metrics
+from pytest_ftgate.judge import comparisons, decide, limits, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.verdict import Comparison, Decision, Limits
@@ -151,7 +151,7 @@ def judge(drawn: Drawn, design: Design, true: float | None = None) -> Tally:
     tally = Tally(np.full(len(logs), OPEN, np.int8), np.full(len(logs), logs.shape[1]), np.zeros(len(logs), np.bool_))
     undecided = np.arange(len(logs))
     there = logs.shape[1]
-    for look in alpha_spending.plan(design.alpha, design.beta, at_most=there):
+    for look in alpha_spending.planned_looks(design.alpha, design.beta, at_most=there):
         seen = Seen(logs[undecided, : look.launches], errors[undecided, : look.launches], design)
         codes = _decided(seen, design, look, last=look.launches == there)
         tally.decisions[undecided] = codes
@@ -188,7 +188,7 @@ def check_equal(sources: Sequence[Noise], at_most: int, sample: int, rng: np.ran
                 drawn = source.drawn(max(1, sample // len(sources) // 15), count, rng, effect)
                 tally = judge(drawn, design)
                 for row, errors, code, pairs in zip(*drawn, tally.decisions, tally.pairs, strict=True):
-                    verdict = decide.compare(_comparison(row, errors, design))
+                    verdict = decide.by_pairs(_comparison(row, errors, design))
                     own = CODES[verdict.decision], verdict.launches
                     assert own == (code, pairs), f"the product gives {own}, the simulation {(code, pairs)} for {row}"
                     checked += 1
@@ -233,7 +233,7 @@ def measured(title: str, found: Sequence[Pair]) -> list[Noise]:
     for cell in sorted({pair.cell for pair in found}):
         same = [pair for pair in found if pair.cell == cell and not pair.effect]
         for metric in METRICS:
-            values = [compare.time_pair(metric, pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
+            values = [comparisons.time_pair(metric, pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
             logs = np.array([math.log(each.new / each.reference) for each in values if each])
             errors = np.array([each.error for each in values if each])
             logs -= intervals.location(logs, 0.0).value

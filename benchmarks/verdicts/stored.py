@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import page
 
-from pytest_ftgate.judge import compare, decide, limits, metrics, prediction
+from pytest_ftgate.judge import comparisons, decide, limits, metrics, prediction
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
@@ -69,7 +69,7 @@ def read(folder: Path) -> Cells:
         for label, entries in stored.cells.items():
             for entry in entries.values():
                 for name in GATING:
-                    _, values = compare.of_recordings(entry.recordings, name)
+                    _, values = comparisons.of_recordings(entry.recordings, name)
                     found[f"{stored.test}[{label}]", name] = values
     return found
 

@@ -12,7 +12,7 @@ from fake_launcher import MIB, At, BrokenTest, FakeLauncher, group_of, measureme
 
 from pytest_ftgate.kit.values import Struct
 from pytest_ftgate.measure.launch import LaunchRole
-from pytest_ftgate.measure.plan import Allowance
+from pytest_ftgate.measure.round_plan import Allowance
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 

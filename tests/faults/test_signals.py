@@ -19,7 +19,7 @@ from fake_launcher import GIL, Quiet, measurement_of
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.measure.plan import Allowance
+from pytest_ftgate.measure.round_plan import Allowance
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Group, Source, Spec, Target
 

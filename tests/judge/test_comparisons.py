@@ -15,7 +15,7 @@ import pytest
 from fake_launcher import memory_of
 from values import FOUR, held, probed, read, sample_of, timed, windows
 
-from pytest_ftgate.judge import compare, metrics
+from pytest_ftgate.judge import comparisons, metrics
 from pytest_ftgate.judge.values import TAIL_OF_CONTROL, USS_WRITTEN, Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
@@ -23,7 +23,7 @@ from pytest_ftgate.model.verdict import Comparison
 
 
 def paired(of: Sample | Values, names: Collection[str] = metrics.GATING) -> dict[str, Comparison]:
-    return compare.paired(of if isinstance(of, Values) else read(of), names)
+    return comparisons.paired(of if isinstance(of, Values) else read(of), names)
 
 
 def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Comparison]:
@@ -149,13 +149,13 @@ class TestTurns:
         """Of normal values as many times that of their mean as the simulation says."""
         rng = np.random.default_rng(7)
         assert float(np.quantile(rng.normal(size=(20_000, 100)), 0.9, axis=1).std()) * 10 == pytest.approx(
-            compare.TAIL_ERROR, rel=0.05
+            comparisons.TAIL_ERROR, rel=0.05
         )
         found = both(*split(rounds_of(3, 4)))
         known = zip(found[Metric.TAIL].errors, found[Metric.WALL].errors, strict=False)
         pairs = both(*split([pair for pair in rounds_of(3, 4) if len(pair[0].iterations) >= 10]))
         assert found[Metric.TAIL].errors == pytest.approx(
-            tuple(compare.TAIL_ERROR * error for error in pairs[Metric.WALL].errors)
+            tuple(comparisons.TAIL_ERROR * error for error in pairs[Metric.WALL].errors)
         )
         assert all(tail > wall for tail, wall in known)
 

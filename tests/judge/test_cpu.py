@@ -11,7 +11,7 @@ import pytest
 from fake_launcher import MS, spec_of
 from values import TWO, entry, read, sample_of, timed, windows
 
-from pytest_ftgate.judge import compare, decide, metrics
+from pytest_ftgate.judge import comparisons, decide, metrics
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Iteration, Launch, Sample
@@ -52,7 +52,7 @@ def test_neighbouring_iterations_are_paired() -> None:
     rng = random.Random(1)
     speeds = [rng.lognormvariate(0, 0.5) for _ in range(12)]
     own, other = (timed(0, [round(level * MS * speed) for speed in speeds]) for level in (11, 10))
-    numbers = compare.paired(read(sample_of([own], reference=sample_of([other]))), [Metric.CPU])["cpu"]
+    numbers = comparisons.paired(read(sample_of([own], reference=sample_of([other]))), [Metric.CPU])["cpu"]
     assert numbers.new[0] / numbers.reference[0] == pytest.approx(1.1, rel=1e-4)
     assert numbers.errors[0] < 1e-3
 
@@ -62,7 +62,7 @@ def test_a_stored_one_is_scaled_by_the_cpu_time_of_the_control() -> None:
     launch = timed(0, [10 * MS] * 4)
     quiet = sample_of([launch], control=[timed(0, [5 * MS] * 4)])
     busy = sample_of([launch], control=[spent(timed(0, [20 * MS] * 4), lambda _: 5 * MS)])
-    numbers = compare.with_stored(read(busy), entry(quiet), ["cpu"])
+    numbers = comparisons.with_stored(read(busy), entry(quiet), ["cpu"])
     assert (*numbers["cpu"].new, *numbers["cpu"].reference) == pytest.approx((10 * MS, 10 * MS))
 
 
@@ -72,7 +72,7 @@ def test_what_was_stored_without_it_is_not_compared() -> None:
     (recording,) = stored.recordings
     of_before = {name: values for name, values in recording.values.items() if not name.startswith("cpu")}
     before = msgspec.structs.replace(stored, recordings=(msgspec.structs.replace(recording, values=of_before),))
-    assert set(compare.with_stored(read(sample), before, ["wall", "cpu"])) == {"wall"}
+    assert set(comparisons.with_stored(read(sample), before, ["wall", "cpu"])) == {"wall"}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def comparison(metric: str, change: float, noise: float) -> Comparison:
 
 
 def decided(wall: Comparison, cpu: Comparison, computing: float = 1.0) -> MetricVerdict:
-    alone = decide.compare(wall)
+    alone = decide.by_pairs(wall)
     assert alone.decision is Decision.INCONCLUSIVE
     return decide.by_cpu(alone, wall, cpu, computing)
 
@@ -141,7 +141,7 @@ def test_cpu_time_decides_what_wall_time_leaves_open() -> None:
     cpu, wall = reasons.of_metric(verdict).split("; wall alone rules out ")
     assert cpu.startswith("by CPU time, ")
     assert 0.05 < float(wall.strip("+ %")) / 100 <= decide.BROAD
-    assert (verdict.ratio, verdict.launches) == (decide.compare(NOISY).ratio, ROUNDS)
+    assert (verdict.ratio, verdict.launches) == (decide.by_pairs(NOISY).ratio, ROUNDS)
 
 
 def of_two_kinds(many: float, few: float) -> Comparison:
@@ -175,13 +175,13 @@ def of_two_kinds(many: float, few: float) -> Comparison:
 )
 def test_it_stays_open(wall: Comparison, cpu: Comparison, computing: float) -> None:
     verdict = decided(wall, cpu, computing)
-    assert verdict == decide.compare(wall)
+    assert verdict == decide.by_pairs(wall)
 
 
 def test_what_is_decided_stays() -> None:
     for change in (0.5, 0.0, -0.5):
         wall = comparison("wall", change, 0.01)
-        alone = decide.compare(wall)
+        alone = decide.by_pairs(wall)
         assert alone.decision is not Decision.INCONCLUSIVE
         assert decide.by_cpu(alone, wall, SAME, 1.0) is alone
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from report_by_hand import told
 from scipy.stats import t
 
-from pytest_ftgate.judge import compare, decide, metrics
+from pytest_ftgate.judge import comparisons, decide, metrics
 from pytest_ftgate.judge.limits import as_costs, worse_by
 from pytest_ftgate.kit.values import WIDEST, Interval, Metric
 from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
@@ -75,7 +75,7 @@ def series(
 
 
 def verdicts(*args: Any, **fields: Any) -> list[MetricVerdict]:
-    return [decide.compare(comparison) for comparison in series(*args, **fields)]
+    return [decide.by_pairs(comparison) for comparison in series(*args, **fields)]
 
 
 def share_of(decision: Decision, found: Sequence[MetricVerdict]) -> float:
@@ -84,23 +84,23 @@ def share_of(decision: Decision, found: Sequence[MetricVerdict]) -> float:
 
 class TestCompare:
     def test_slower_regresses_and_says_how_surely(self) -> None:
-        verdict = decide.compare(constant(1.3, 8))
+        verdict = decide.by_pairs(constant(1.3, 8))
         assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 3)
         assert verdict.ratio is not None
         assert verdict.ratio.low < 1.3 < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(1.3)
         assert verdict.ratio.level == 0.95
         assert [verdict.allowed, verdict.effect] == pytest.approx([1.02, 1.05])
-        level = alpha_spending.plan(ALPHA, BETA, at_most=80)[1].alpha
+        level = alpha_spending.planned_looks(ALPHA, BETA, at_most=80)[1].alpha
         assert of_metric(verdict) == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
 
     def test_faster_improves(self) -> None:
-        verdict = decide.compare(constant(0.8, 8))
+        verdict = decide.by_pairs(constant(0.8, 8))
         assert (verdict.decision, verdict.launches) == (Decision.IMPROVED, 3)
         assert re.match(r"-20 % is below -2 %: p = \S+, limit \S+$", of_metric(verdict))
 
     def test_the_same_passes_without_a_word(self) -> None:
-        verdict = decide.compare(constant(1.0, 8))
+        verdict = decide.by_pairs(constant(1.0, 8))
         assert (verdict.decision, of_metric(verdict)) == (Decision.PASSED, "")
         assert verdict.launches in LOOKS
 
@@ -110,7 +110,7 @@ class TestCompare:
         rng, (margin, effect, _) = np.random.default_rng(52), metrics.row(metric).paired
         for _ in range(20):
             new, reference, errors = rng.lognormal(0.03, 0.05, 3), rng.lognormal(0, 0.05, 3), rng.uniform(0, 0.05, 3)
-            verdict = decide.compare(looked(new, reference, metric, errors=tuple(errors), floor=0.01))
+            verdict = decide.by_pairs(looked(new, reference, metric, errors=tuple(errors), floor=0.01))
             shifts, spread = np.log(new / reference).tolist(), metrics.row(metric).spread
             scales = [moderated.deviations(shifts, errors.tolist(), by * spread) for by in (1, moderated.BOUND)]
             fail_limit = (1 + margin) * reference + 0.01
@@ -124,7 +124,7 @@ class TestCompare:
             assert scores.clip(-moderated.CLIP, moderated.CLIP).sum() == pytest.approx(0, abs=1e-6)
 
     def test_a_pair_whose_turns_scatter_counts_for_less(self) -> None:
-        quiet, wild = (decide.compare(constant(1.12, 4, errors=(error,) * 4)) for error in (0.0, 0.2))
+        quiet, wild = (decide.by_pairs(constant(1.12, 4, errors=(error,) * 4)) for error in (0.0, 0.2))
         assert quiet.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert wild.decision is Decision.INCONCLUSIVE
         assert wild.ruled_out is not None
@@ -136,7 +136,7 @@ class TestCompare:
         plain = constant(1.1, 8)
         weather = rng.lognormal(0, 1, 8)
         moved = looked(np.array(plain.new) * weather, np.array(plain.reference) * weather)
-        one, other = decide.compare(plain), decide.compare(moved)
+        one, other = decide.by_pairs(plain), decide.by_pairs(moved)
         assert one.decision is other.decision is Decision.REGRESSED
         assert one.launches == other.launches
         assert one.p_fail == pytest.approx(other.p_fail)
@@ -144,8 +144,8 @@ class TestCompare:
     def test_the_unit_does_not_matter(self) -> None:
         for comparison in series(1.05, 13, rows=20):
             new, reference = (tuple(1e-9 * value for value in side) for side in (comparison.new, comparison.reference))
-            small = decide.compare(msgspec.structs.replace(comparison, new=new, reference=reference))
-            large = decide.compare(comparison)
+            small = decide.by_pairs(msgspec.structs.replace(comparison, new=new, reference=reference))
+            large = decide.by_pairs(comparison)
             assert small.decision is large.decision
             assert small.p_fail == pytest.approx(large.p_fail, rel=1e-6)
             assert small.p_pass == pytest.approx(large.p_pass, rel=1e-6)
@@ -156,7 +156,7 @@ class TestCompare:
         for at, ratio in enumerate((0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.3)):
             for there in series(ratio, 16, rows=8, seed=54 + at, beta=0.0, final=False):
                 back = msgspec.structs.replace(there, new=there.reference, reference=there.new)
-                one, other = decide.compare(there).decision, decide.compare(back).decision
+                one, other = decide.by_pairs(there).decision, decide.by_pairs(back).decision
                 seen.add(one)
                 assert (one is Decision.REGRESSED) == (other is Decision.IMPROVED)
                 assert (one is Decision.IMPROVED) == (other is Decision.REGRESSED)
@@ -164,30 +164,30 @@ class TestCompare:
 
 
 def test_what_pairs_differ_by_is_rounded_to_twelve_digits_of_the_larger_side() -> None:
-    assert decide.paired([1e6 + 1e-7, 1e6 + 3e-6], [1e6, 1e6]) == pytest.approx([0.0, 3e-6])
-    assert decide.paired([1e-13, 3e-12], [0.0, 0.0]) == pytest.approx([0.0, 3e-12])
+    assert decide.pair_differences([1e6 + 1e-7, 1e6 + 3e-6], [1e6, 1e6]) == pytest.approx([0.0, 3e-6])
+    assert decide.pair_differences([1e-13, 3e-12], [0.0, 0.0]) == pytest.approx([0.0, 3e-12])
 
 
 class TestNothingToCompare:
     def test_no_reference(self) -> None:
-        verdict = decide.compare(looked([1.0], []))
+        verdict = decide.by_pairs(looked([1.0], []))
         assert (verdict.decision, of_metric(verdict)) == (Decision.NO_BASELINE, "the reference gave no value")
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
     def test_no_positive_number_is_an_error(self, value: float) -> None:
         for side, comparison in (("new", looked([1, value], [1, 1])), ("reference", looked([1, 1], [1, value]))):
-            verdict = decide.compare(comparison)
+            verdict = decide.by_pairs(comparison)
             assert verdict.decision is Decision.ERROR
             assert of_metric(verdict) == f"a {side} launch gave wall = {value} ns: not a positive number"
 
     @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
     def test_no_share_is_an_error(self, value: float) -> None:
-        verdict = decide.compare(looked([0.0, value], [0.1, 0.1], Metric.LOCK_WAIT))
+        verdict = decide.by_pairs(looked([0.0, value], [0.1, 0.1], Metric.LOCK_WAIT))
         assert verdict.decision is Decision.ERROR
         assert f"lock_wait = {value} ns: not a number of 0 or more" in of_metric(verdict)
 
     def test_no_new_value_is_an_error(self) -> None:
-        verdict = decide.compare(looked([], [1.0]))
+        verdict = decide.by_pairs(looked([], [1.0]))
         assert (verdict.decision, of_metric(verdict)) == (Decision.ERROR, "no new launch gave a value of wall")
 
 
@@ -209,16 +209,18 @@ class TestBoundaries:
         level = alpha_spending.last(ALPHA, BETA, count).alpha
         limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, regresses in ((-self.STEP, False), (self.STEP, True)):
-            verdict = decide.compare(constant(math.exp(limit + step), count))
+            verdict = decide.by_pairs(constant(math.exp(limit + step), count))
             assert (verdict.decision is Decision.REGRESSED) == regresses
             assert verdict.launches == count
 
     @pytest.mark.parametrize("count", [4, 8, 20])
     def test_passed(self, count: int) -> None:
-        level = next(look.beta for look in alpha_spending.plan(ALPHA, BETA, at_most=80) if look.launches == count)
+        level = next(
+            look.beta for look in alpha_spending.planned_looks(ALPHA, BETA, at_most=80) if look.launches == count
+        )
         limit = math.log(1.05) - beyond(count, level, self.SPREAD)
         for step, passes in ((-self.STEP, True), (self.STEP, False)):
-            verdict = decide.compare(constant(math.exp(limit + step), count, final=False))
+            verdict = decide.by_pairs(constant(math.exp(limit + step), count, final=False))
             assert verdict.decision is (Decision.PASSED if passes else Decision.INCONCLUSIVE)
             assert verdict.launches == count
 
@@ -227,7 +229,7 @@ class TestBoundaries:
         level = alpha_spending.last(ALPHA, 0.0, count).alpha
         limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, decision in ((self.STEP, Decision.IMPROVED), (-self.STEP, Decision.INCONCLUSIVE)):
-            assert decide.compare(constant(math.exp(-limit - step), count, beta=0.0)).decision is decision
+            assert decide.by_pairs(constant(math.exp(-limit - step), count, beta=0.0)).decision is decision
 
     def test_suspect(self) -> None:
         """Between the level of a regression and five times it, where the change is beyond the effect."""
@@ -243,10 +245,10 @@ class TestBoundaries:
             (farther - self.STEP, Decision.SUSPECT),
             (farther + self.STEP, Decision.REGRESSED),
         ):
-            assert decide.compare(constant(math.exp(log), 3)).decision is decision
+            assert decide.by_pairs(constant(math.exp(log), 3)).decision is decision
 
     def test_on_both_limits_at_once_nothing_settles_it(self) -> None:
-        verdict = decide.compare(constant(1.05, 80, margin=0.05, effect=0.05))
+        verdict = decide.by_pairs(constant(1.05, 80, margin=0.05, effect=0.05))
         assert verdict.decision is Decision.INCONCLUSIVE
         assert verdict.more is None
         assert of_metric(verdict).endswith(
@@ -254,25 +256,25 @@ class TestBoundaries:
         )
 
     def test_at_the_margin_even_eighty_equal_pairs_do_not_fail(self) -> None:
-        assert decide.compare(constant(1.02, 80)).decision is Decision.PASSED
+        assert decide.by_pairs(constant(1.02, 80)).decision is Decision.PASSED
 
     def test_a_floor_moves_the_limits(self) -> None:
         """A millisecond that does not matter is no reason to stay undecided at two."""
         new, reference = [2.4e6] * 8, [2e6] * 8
-        assert decide.compare(looked(new, reference, floor=1e6)).decision is Decision.PASSED
-        assert decide.compare(looked(new, reference)).decision is Decision.REGRESSED
+        assert decide.by_pairs(looked(new, reference, floor=1e6)).decision is Decision.PASSED
+        assert decide.by_pairs(looked(new, reference)).decision is Decision.REGRESSED
 
 
 class TestMemory:
     def test_a_large_share_of_little_memory_does_not_fail(self) -> None:
         stored = [1e6 + 4096.0 * pair for pair in range(8)]
         new = [value + 0.9 * PAGES for value in stored]
-        assert decide.compare(looked(new, stored, Metric.USS)).decision is Decision.PASSED
-        assert decide.compare(looked(new, stored)).decision is Decision.REGRESSED
+        assert decide.by_pairs(looked(new, stored, Metric.USS)).decision is Decision.PASSED
+        assert decide.by_pairs(looked(new, stored)).decision is Decision.REGRESSED
 
     def test_beyond_margin_and_floor_fails(self) -> None:
         stored = [20e6 + 4096.0 * pair for pair in range(8)]
-        verdict = decide.compare(looked([value + 8 * 2**20 for value in stored], stored, Metric.USS))
+        verdict = decide.by_pairs(looked([value + 8 * 2**20 for value in stored], stored, Metric.USS))
         assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 3)
         assert "beyond +3.3 %" in of_metric(verdict)
 
@@ -282,17 +284,17 @@ class TestMemory:
             count, alpha_spending.last(ALPHA, BETA, count).alpha, moderated.BOUND * metrics.row(Metric.USS).spread
         )
         for log, regresses in ((step - 1e-6, False), (step + 1e-6, True)):
-            verdict = decide.compare(looked([limit * math.exp(log)] * count, [20e6] * count, Metric.USS))
+            verdict = decide.by_pairs(looked([limit * math.exp(log)] * count, [20e6] * count, Metric.USS))
             assert (verdict.decision is Decision.REGRESSED) == regresses
 
     def test_the_same_memory_passes_and_much_less_improves(self) -> None:
         for new, decision in ((20e6, Decision.PASSED), (20e6 - PAGES, Decision.PASSED), (12e6, Decision.IMPROVED)):
-            assert decide.compare(looked([new] * 4, [20e6] * 4, Metric.USS)).decision is decision
+            assert decide.by_pairs(looked([new] * 4, [20e6] * 4, Metric.USS)).decision is decision
 
 
 class TestGains:
     def test_a_fall_regresses_and_reads_as_one(self) -> None:
-        verdict = decide.compare(constant(0.7, 8, metric=Metric.SCALING))
+        verdict = decide.by_pairs(constant(0.7, 8, metric=Metric.SCALING))
         assert verdict.decision is Decision.REGRESSED
         assert verdict.points is None
         assert verdict.ratio is not None
@@ -301,16 +303,16 @@ class TestGains:
         assert of_metric(verdict).startswith("-30 % is beyond -2 %: p = ")
 
     def test_a_rise_improves(self) -> None:
-        verdict = decide.compare(constant(1.4, 8, metric=Metric.SCALING))
+        verdict = decide.by_pairs(constant(1.4, 8, metric=Metric.SCALING))
         assert verdict.decision is Decision.IMPROVED
         assert of_metric(verdict).startswith("+40 % is above +2 %: p = ")
 
     def test_is_the_verdict_of_the_inverse(self) -> None:
         for comparison in series(1.06, 16, rows=30, noise=0.05):
             new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
-            walls = decide.compare(comparison)
+            walls = decide.by_pairs(comparison)
             gain = msgspec.structs.replace(comparison, metric=Metric.SCALING, new=new, reference=reference)
-            ours = decide.compare(gain)
+            ours = decide.by_pairs(gain)
             assert (ours.decision, ours.launches, ours.more) == (walls.decision, walls.launches, walls.more)
             assert ours.p_fail == pytest.approx(walls.p_fail, rel=1e-6)
             assert ours.ratio is not None
@@ -319,15 +321,15 @@ class TestGains:
             assert (ours.ratio.low, ours.ratio.high) == pytest.approx((1 / walls.ratio.high, 1 / walls.ratio.low))
 
     def test_an_open_one_reads_from_the_good_side(self) -> None:
-        verdict = decide.compare(constant(0.95, 4, metric=Metric.SCALING, final=False))
+        verdict = decide.by_pairs(constant(0.95, 4, metric=Metric.SCALING, final=False))
         assert verdict.decision is Decision.INCONCLUSIVE
-        ended = decide.compare(constant(0.97, 4, metric=Metric.SCALING))
+        ended = decide.by_pairs(constant(0.97, 4, metric=Metric.SCALING))
         assert re.match(r"rules out -\d+(\.\d)? %; ", of_metric(ended))
         assert ended.ruled_out is not None
         assert ended.ruled_out > 0.05
 
     def test_no_scaling_at_all_is_an_error(self) -> None:
-        verdict = decide.compare(looked([1.0, 0.0], [1.0, 1.0], Metric.SCALING))
+        verdict = decide.by_pairs(looked([1.0, 0.0], [1.0, 1.0], Metric.SCALING))
         assert of_metric(verdict) == "a new launch gave scaling = 0.0 ns: not a positive number"
 
 
@@ -346,7 +348,7 @@ class TestLockWaitShare:
         ],
     )
     def test_what_is_clear_needs_three_launches(self, before: float, now: float, decision: str) -> None:
-        verdict = decide.compare(looked([now] * 12, [before] * 12, Metric.LOCK_WAIT))
+        verdict = decide.by_pairs(looked([now] * 12, [before] * 12, Metric.LOCK_WAIT))
         assert verdict.decision is Decision(decision)
         assert verdict.launches <= 4
         assert verdict.ratio is None
@@ -361,15 +363,15 @@ class TestLockWaitShare:
         step = beyond(count, alpha_spending.last(ALPHA, 0.0, count).alpha, moderated.BOUND * spread)
         for log, regresses in ((step - 1e-6, False), (step + 1e-6, True)):
             now = math.exp(limit + log) - 0.01
-            verdict = decide.compare(looked([now] * count, [0.1] * count, Metric.LOCK_WAIT, beta=0.0))
+            verdict = decide.by_pairs(looked([now] * count, [0.1] * count, Metric.LOCK_WAIT, beta=0.0))
             assert (verdict.decision is Decision.REGRESSED) == regresses
 
     def test_reasons_are_points(self) -> None:
-        worse = decide.compare(looked([0.25] * 8, [0.1] * 8, Metric.LOCK_WAIT))
+        worse = decide.by_pairs(looked([0.25] * 8, [0.1] * 8, Metric.LOCK_WAIT))
         assert of_metric(worse).startswith("+15 points is beyond +3.5 points: p = ")
-        better = decide.compare(looked([0.01] * 8, [0.1] * 8, Metric.LOCK_WAIT))
+        better = decide.by_pairs(looked([0.01] * 8, [0.1] * 8, Metric.LOCK_WAIT))
         assert of_metric(better).startswith("-9 points is below -1.2 points: p = ")
-        assert of_metric(decide.compare(looked([0.1] * 8, [0.1] * 8, Metric.LOCK_WAIT))) == ""
+        assert of_metric(decide.by_pairs(looked([0.1] * 8, [0.1] * 8, Metric.LOCK_WAIT))) == ""
 
     def test_shares_of_mostly_nothing(self) -> None:
         rng = np.random.default_rng(57)
@@ -379,29 +381,29 @@ class TestLockWaitShare:
             (np.where(rng.random(40) < 0.7, 0.0, 0.004), Decision.PASSED),
             (reference + 0.06, Decision.REGRESSED),
         ):
-            verdict = decide.compare(looked(new, reference, Metric.LOCK_WAIT))
+            verdict = decide.by_pairs(looked(new, reference, Metric.LOCK_WAIT))
             assert verdict.decision is decision
             assert verdict.points is not None
             assert verdict.points.value == pytest.approx(np.median(new - reference), abs=0.01)
 
     def test_many_zeros_pass_and_ask_for_more_work(self) -> None:
         new, reference = (0.0, 0.0, 0.001), (0.004, 0.0, 0.0)
-        verdict = decide.compare(looked(new, reference, Metric.LOCK_WAIT))
+        verdict = decide.by_pairs(looked(new, reference, Metric.LOCK_WAIT))
         assert verdict.decision is Decision.PASSED
         expected = "2 of 3 launches and 2 of 3 reference launches had no waits: use a longer workload"
         assert of_metric(verdict) == expected
 
     def test_waits_in_most_launches_or_in_none_ask_for_nothing(self) -> None:
         for new in ((0.0, 0.0, 0.0), (0.0, 0.001, 0.002), (0.001, 0.001, 0.001)):
-            assert of_metric(decide.compare(looked(new, (0.0,) * 3, Metric.LOCK_WAIT))) == ""
+            assert of_metric(decide.by_pairs(looked(new, (0.0,) * 3, Metric.LOCK_WAIT))) == ""
 
     def test_an_open_one_says_so_in_points(self) -> None:
-        verdict = decide.compare(looked((0.12, 0.2, 0.16), (0.1, 0.12, 0.11), Metric.LOCK_WAIT))
+        verdict = decide.by_pairs(looked((0.12, 0.2, 0.16), (0.1, 0.12, 0.11), Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
         assert re.match(r"rules out \+7\.8 points; \+7\.5 points needs about \d+ more pairs", of_metric(verdict))
 
     def test_an_open_one_also_says_that_waits_are_rare(self) -> None:
-        verdict = decide.compare(looked((0.0, 0.0, 0.2), (0.0,) * 3, Metric.LOCK_WAIT))
+        verdict = decide.by_pairs(looked((0.0, 0.0, 0.2), (0.0,) * 3, Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
         assert of_metric(verdict).endswith("; 2 of 3 launches had no waits: use a longer workload")
 
@@ -411,7 +413,7 @@ class TestLockWaitShare:
         decisions = []
         for _ in range(100):
             new, reference = 0.15 * rng.lognormal(0, spread / math.sqrt(2), (2, 40))
-            decisions.append(decide.compare(looked(new, reference, Metric.LOCK_WAIT)).decision)
+            decisions.append(decide.by_pairs(looked(new, reference, Metric.LOCK_WAIT)).decision)
         assert set(decisions) <= {Decision.PASSED, Decision.INCONCLUSIVE}
         assert decisions.count(Decision.PASSED) >= 98
 
@@ -420,7 +422,7 @@ class TestLockWaitShare:
         for _ in range(400):
             new, reference = 1.25 * rng.gamma(40, 0.002, 8) + 0.01, rng.gamma(40, 0.002, 8)
             comparison = looked(new, reference, Metric.LOCK_WAIT, alpha=0.05)
-            failed += decide.compare(comparison).decision is Decision.REGRESSED
+            failed += decide.by_pairs(comparison).decision is Decision.REGRESSED
         assert failed <= 20 + 3 * math.sqrt(400 * 0.05 * 0.95)
 
 
@@ -437,42 +439,42 @@ class TestZero:
     )
     def test_what_was_0_has_become_worse(self, metric: str, worse: float) -> None:
         floor = metrics.row(metric).paired.floor * (1e9 if metrics.row(metric).unit == "time" else 1)
-        verdict = decide.compare(looked([worse] * 6, NOT_AT_ALL, metric, floor=floor))
+        verdict = decide.by_pairs(looked([worse] * 6, NOT_AT_ALL, metric, floor=floor))
         assert verdict.decision is Decision.REGRESSED
         assert verdict.points is not None
         assert verdict.points.value == pytest.approx(worse)
-        assert decide.compare(looked(NOT_AT_ALL, [worse] * 6, metric, floor=floor)).decision is Decision.IMPROVED
-        assert decide.compare(looked(NOT_AT_ALL, NOT_AT_ALL, metric, floor=floor)).decision is Decision.PASSED
+        assert decide.by_pairs(looked(NOT_AT_ALL, [worse] * 6, metric, floor=floor)).decision is Decision.IMPROVED
+        assert decide.by_pairs(looked(NOT_AT_ALL, NOT_AT_ALL, metric, floor=floor)).decision is Decision.PASSED
 
     def test_it_is_said_in_its_unit(self) -> None:
-        verdict = decide.compare(looked(GROWS, NOT_AT_ALL, "growth"))
+        verdict = decide.by_pairs(looked(GROWS, NOT_AT_ALL, "growth"))
         assert of_metric(verdict).startswith("+32.0 KiB is beyond +12.0 KiB: p ")
 
     def test_a_leak_that_grows_by_less_than_its_floor_passes(self) -> None:
         pages = [4.0 * KIB, 8.0 * KIB, 0.0, 4.0 * KIB, 0.0, 4.0 * KIB]
-        assert decide.compare(looked(pages, NOT_AT_ALL, "growth")).decision is Decision.PASSED
+        assert decide.by_pairs(looked(pages, NOT_AT_ALL, "growth")).decision is Decision.PASSED
 
     def test_a_counter_that_stands_still_has_become_worse_and_one_that_moves_again_better(self) -> None:
         counted = [1000.0, 1010.0, 990.0, 1005.0, 1000.0, 1002.0]
-        stopped = decide.compare(looked(NOT_AT_ALL, counted, "counter.inserts"))
+        stopped = decide.by_pairs(looked(NOT_AT_ALL, counted, "counter.inserts"))
         assert (stopped.decision, of_metric(stopped)[:5]) == (Decision.REGRESSED, "-99 %")
-        assert decide.compare(looked(counted, NOT_AT_ALL, "counter.inserts")).decision is Decision.IMPROVED
-        assert decide.compare(looked(NOT_AT_ALL, NOT_AT_ALL, "counter.inserts")).decision is Decision.PASSED
+        assert decide.by_pairs(looked(counted, NOT_AT_ALL, "counter.inserts")).decision is Decision.IMPROVED
+        assert decide.by_pairs(looked(NOT_AT_ALL, NOT_AT_ALL, "counter.inserts")).decision is Decision.PASSED
 
     def test_a_peak_that_was_0_has_become_worse(self) -> None:
-        assert decide.compare(looked([5.0] * 6, NOT_AT_ALL, "peak.depth")).decision is Decision.REGRESSED
+        assert decide.by_pairs(looked([5.0] * 6, NOT_AT_ALL, "peak.depth")).decision is Decision.REGRESSED
 
     def test_a_zero_in_a_later_pair_changes_no_earlier_look(self) -> None:
         before = looked([2000.0] * 12, [1000.0] * 12, "peak.depth")
         after = looked([*before.new, 0.0], [*before.reference, 0.0], "peak.depth")
-        assert decide.compare(after).ratio == decide.compare(before).ratio
+        assert decide.by_pairs(after).ratio == decide.by_pairs(before).ratio
 
 
 class TestFewPairs:
     def test_one_pair_decides_nothing(self) -> None:
         for ratio in (0.01, 1.0, 1.25, 1000.0):
             for final in (False, True):
-                verdict = decide.compare(constant(ratio, 1, final=final))
+                verdict = decide.by_pairs(constant(ratio, 1, final=final))
                 assert verdict.decision is Decision.INCONCLUSIVE
                 assert verdict.launches == 1
                 assert verdict.more is None or verdict.more + 1 in LOOKS
@@ -482,16 +484,16 @@ class TestFewPairs:
     def test_what_one_pair_shows_is_beyond_the_effect_and_two_show_it(self, hypotheses: int, ratio: float) -> None:
         """A launch that was disturbed makes one such pair; beside one that was not it says nothing."""
         alpha = 0.01 / hypotheses
-        one, beside = (decide.compare(looked(new, [1.0] * len(new), alpha=alpha)) for new in ([ratio], [ratio, 1.0]))
+        one, beside = (decide.by_pairs(looked(new, [1.0] * len(new), alpha=alpha)) for new in ([ratio], [ratio, 1.0]))
         assert [one.decision, beside.decision] == [Decision.INCONCLUSIVE] * 2
         assert [one.beyond, beside.beyond] == [True, False]
         assert of_metric(one).startswith("the estimate +")
         if ratio >= 4:
-            assert decide.compare(looked([ratio] * 2, [1.0] * 2, alpha=alpha)).decision is Decision.REGRESSED
+            assert decide.by_pairs(looked([ratio] * 2, [1.0] * 2, alpha=alpha)).decision is Decision.REGRESSED
 
     def test_two_pairs_decide_what_is_obvious_if_no_more_follow(self) -> None:
         for ratio, decision in ((1.5, Decision.REGRESSED), (19.0, Decision.REGRESSED), (0.5, Decision.IMPROVED)):
-            assert decide.compare(constant(ratio, 2)).decision is decision
+            assert decide.by_pairs(constant(ratio, 2)).decision is decision
 
     @pytest.mark.parametrize("hypotheses", [1, 2, 5, 8, 60])
     @pytest.mark.parametrize("times", [1.5, 10.0, 1000.0])
@@ -501,13 +503,13 @@ class TestFewPairs:
         for at in range(count):
             new = [times if pair == at else 1.02 + 0.005 * pair for pair in range(count)]
             for final in (False, True):
-                verdict = decide.compare(looked(new, [1.0] * count, alpha=0.01 / hypotheses, final=final))
+                verdict = decide.by_pairs(looked(new, [1.0] * count, alpha=0.01 / hypotheses, final=final))
                 assert verdict.decision not in (Decision.REGRESSED, Decision.SUSPECT)
 
     @pytest.mark.parametrize("hypotheses", [1, 2, 5, 8])
     def test_nor_one_of_two(self, hypotheses: int) -> None:
         for new in ((1.01, 10.0), (1.5, 1.0)):
-            verdict = decide.compare(looked(new, [1.0, 1.0], alpha=0.01 / hypotheses))
+            verdict = decide.by_pairs(looked(new, [1.0, 1.0], alpha=0.01 / hypotheses))
             assert verdict.decision is Decision.INCONCLUSIVE
 
     @pytest.mark.parametrize("count", [2, 3, 4])
@@ -515,14 +517,14 @@ class TestFewPairs:
     def test_a_disturbed_reference_passes_and_improves_nothing(self, ratio: float, count: int) -> None:
         for at in range(count):
             reference = [50.0 if pair == at else 1.0 for pair in range(count)]
-            verdict = decide.compare(looked([ratio] * count, reference, alpha=0.01))
+            verdict = decide.by_pairs(looked([ratio] * count, reference, alpha=0.01))
             assert verdict.decision not in (Decision.PASSED, Decision.IMPROVED)
-        unchanged = decide.compare(looked([1.0] * 3, [1.0, 50.0, 1.0], alpha=0.01))
+        unchanged = decide.by_pairs(looked([1.0] * 3, [1.0, 50.0, 1.0], alpha=0.01))
         assert unchanged.decision not in (Decision.IMPROVED, Decision.REGRESSED, Decision.SUSPECT)
 
     def test_a_disturbed_pair_hides_no_obvious_regression(self) -> None:
         for wild in (0.01, 1.0, 100.0):
-            verdict = decide.compare(looked([2.0, 2.1, wild, 1.9, 2.0, 2.05], [1.0] * 6))
+            verdict = decide.by_pairs(looked([2.0, 2.1, wild, 1.9, 2.0, 2.05], [1.0] * 6))
             assert verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
 
 
@@ -536,7 +538,7 @@ class TestSuspect:
 
     @pytest.mark.parametrize("count", [2, 3])
     def test_time_that_ends_leaves_a_suspect_and_what_would_settle_it(self, count: int) -> None:
-        verdict = decide.compare(self.suspected(count))
+        verdict = decide.by_pairs(self.suspected(count))
         assert verdict.decision is Decision.SUSPECT
         level = decide.suspect_level(0.01 / 20)
         assert re.match(r"\+\S+ % is beyond \+2 %: p = ", of_metric(verdict))
@@ -547,7 +549,7 @@ class TestSuspect:
         assert of_metric(verdict).endswith(f"; about {verdict.more} more pair{plural} would settle it")
 
     def test_while_more_pairs_may_follow_nothing_is_suspect(self) -> None:
-        verdict = decide.compare(msgspec.structs.replace(self.suspected(), final=False))
+        verdict = decide.by_pairs(msgspec.structs.replace(self.suspected(), final=False))
         assert verdict.decision is Decision.INCONCLUSIVE
 
     @pytest.mark.parametrize(("of_it", "decision"), [(0.99, Decision.SUSPECT), (1.01, Decision.INCONCLUSIVE)])
@@ -556,7 +558,7 @@ class TestSuspect:
         comparison = self.suspected()
         effect = of_it * comparison.new[0] / comparison.reference[0] - 1
         limits = comparison.limits._replace(effect=effect)
-        found = decide.compare(msgspec.structs.replace(comparison, limits=limits))
+        found = decide.by_pairs(msgspec.structs.replace(comparison, limits=limits))
         assert found.decision is decision
         assert found.p_fail is not None
         assert comparison.alpha < found.p_fail < decide.suspect_level(comparison.alpha)
@@ -582,8 +584,8 @@ class TestSuspect:
         ],
     )
     def test_beyond_is_beyond_the_effect(self, inside: Comparison, outside: Comparison) -> None:
-        assert [decide.compare(each).beyond for each in (inside, outside)] == [False, True]
-        assert not decide.compare(msgspec.structs.replace(outside, final=False)).beyond  # more pairs may follow
+        assert [decide.by_pairs(each).beyond for each in (inside, outside)] == [False, True]
+        assert not decide.by_pairs(msgspec.structs.replace(outside, final=False)).beyond  # more pairs may follow
 
     def test_what_only_explains_is_not_beyond_without_a_worse_time(self) -> None:
         beyond = [
@@ -591,9 +593,9 @@ class TestSuspect:
             for metric in (Metric.SCALING, Metric.WALL)
         ]
         assert [each.beyond for each in decide.explained(beyond)] == [False, True]
-        assert decide.judge(beyond).beyond
+        assert decide.worst_of(beyond).beyond
         worse = msgspec.structs.replace(beyond[1], metric=Metric.TAIL, decision=Decision.REGRESSED, beyond=False)
-        assert not decide.judge([beyond[0], worse]).beyond
+        assert not decide.worst_of([beyond[0], worse]).beyond
 
     def test_the_level(self) -> None:
         assert decide.suspect_level(0.001) == 0.005
@@ -622,7 +624,7 @@ class TestLooks:
             for count in (1, 2, 3, 4, 5, 6, 7, 9, 13, 15, 16, 20, 23, 26, 32, 39, 40):
                 part = msgspec.structs.replace(whole, new=whole.new[:count], reference=whole.reference[:count])
                 for final in (False, True) if first else (False,):
-                    verdict = decide.compare(msgspec.structs.replace(part, final=final))
+                    verdict = decide.by_pairs(msgspec.structs.replace(part, final=final))
                     assert first is None or verdict == first
                 first = None if verdict.decision is Decision.INCONCLUSIVE else verdict
             if first:
@@ -634,7 +636,7 @@ class TestLooks:
     def test_between_looks_nothing_is_decided_and_at_the_end_what_is_left_is_spent(self, count: int) -> None:
         level = alpha_spending.last(ALPHA, BETA, count).alpha
         log = math.log(1.02) + beyond(count, level, moderated.BOUND * metrics.row(Metric.WALL).spread)
-        going_on, ended = (decide.compare(constant(math.exp(log + 1e-6), count, final=each)) for each in (False, True))
+        going_on, ended = (decide.by_pairs(constant(math.exp(log + 1e-6), count, final=each)) for each in (False, True))
         assert going_on.decision is Decision.INCONCLUSIVE
         assert (ended.decision, ended.launches) == (Decision.REGRESSED, count)
         assert of_metric(ended).endswith(f"limit {level:.2g}")
@@ -656,7 +658,7 @@ class TestLooks:
         for count in (1, 3, 6, 9, 14, 22, 33):
             for ratio in (0.9, 1.0, 1.04, 1.1):
                 (comparison,) = series(ratio, count, seed=61, final=False)
-                verdict = decide.compare(comparison)
+                verdict = decide.by_pairs(comparison)
                 if verdict.decision is not Decision.INCONCLUSIVE:
                     assert verdict.more is None
                 elif verdict.more is not None:
@@ -669,12 +671,12 @@ class TestLooks:
         """For most of the series whose first pairs say about what is true."""
         settled = tried = 0
         for whole in series(1.10, 80, rows=150, seed=62, final=False):
-            early = decide.compare(msgspec.structs.replace(whole, new=whole.new[:4], reference=whole.reference[:4]))
+            early = decide.by_pairs(msgspec.structs.replace(whole, new=whole.new[:4], reference=whole.reference[:4]))
             if early.more is None or early.ratio is None or abs(early.ratio.value - 1.10) > 0.01:
                 continue
             count = 4 + early.more
             later = msgspec.structs.replace(whole, new=whole.new[:count], reference=whole.reference[:count])
-            tried, settled = tried + 1, settled + (decide.compare(later).decision is not Decision.INCONCLUSIVE)
+            tried, settled = tried + 1, settled + (decide.by_pairs(later).decision is not Decision.INCONCLUSIVE)
         assert tried >= 30
         assert settled >= 0.6 * tried
 
@@ -688,7 +690,7 @@ class TestLooks:
                 (rng.integers(1, 3, count).astype(float), rng.integers(1, 3, count).astype(float)),
             ):
                 for final in (False, True):
-                    verdict = decide.compare(looked(new, reference, final=final))
+                    verdict = decide.by_pairs(looked(new, reference, final=final))
                     assert verdict.p_fail is not None
                     assert verdict.p_pass is not None
                     assert verdict.ratio is not None
@@ -776,7 +778,7 @@ class TestRuledOut:
         self, metric: str, noise: float, change: float, count: int, seed: int, effect: float
     ) -> None:
         comparison = self.comparison(metric, noise, change, count, seed, effect=effect)
-        verdict = decide.compare(comparison)
+        verdict = decide.by_pairs(comparison)
         costs = decide.seen(as_costs(comparison), verdict.launches)
         asked = worse_by(costs, costs.reference, effect)
         if verdict.decision is Decision.PASSED:
@@ -809,7 +811,7 @@ class TestRuledOut:
         assert found == sorted(found, reverse=True)
 
     def test_it_is_the_smallest_whole_percent(self) -> None:
-        verdict = decide.compare(constant(1.0, 4, effect=0.031))
+        verdict = decide.by_pairs(constant(1.0, 4, effect=0.031))
         level, costs = alpha_spending.last(ALPHA, BETA, 4).beta, constant(1.0, 4)
         expected = decide.deviations(costs)
         assert verdict.decision is Decision.INCONCLUSIVE
@@ -818,19 +820,19 @@ class TestRuledOut:
         assert decide.p_pass(costs, (verdict.ruled_out or 0) - 0.01, expected) > level
 
     def test_an_open_metric_says_what_it_rules_out_and_what_its_effect_needs(self) -> None:
-        verdict = decide.compare(constant(1.0, 2, pair_s=5.0))
+        verdict = decide.by_pairs(constant(1.0, 2, pair_s=5.0))
         assert (
             of_metric(verdict)
             == f"rules out +6 %; +5 % needs about {verdict.more} more pairs, {5 * (verdict.more or 0)} s"
         )
-        worse = decide.compare(constant(1.1, 3, pair_s=60.0))
+        worse = decide.by_pairs(constant(1.1, 3, pair_s=60.0))
         assert of_metric(worse) == (
             "the estimate +10 % is worse than the effect +5 %; rules out +16 %; whether it exceeds +2 % shows after "
             f"about {worse.more} more pairs, {worse.more} min"
         )
 
     def test_one_pair_rules_out_nothing(self) -> None:
-        verdict = decide.compare(constant(1.0, 1, effect=0.5))
+        verdict = decide.by_pairs(constant(1.0, 1, effect=0.5))
         assert (verdict.decision, verdict.ruled_out) == (Decision.INCONCLUSIVE, None)
         assert of_metric(verdict) == f"1 pair rules out nothing; +50 % needs about {verdict.more} more pairs"
 
@@ -849,7 +851,7 @@ class TestImproved:
     def test_it_is_the_mirror_of_regressed(self) -> None:
         for count in (2, 3, 5, 8):
             for ratio in (1.05, 1.1, 1.15, 1.2, 1.3):
-                worse, better = decide.compare(constant(ratio, count)), decide.compare(constant(1 / ratio, count))
+                worse, better = decide.by_pairs(constant(ratio, count)), decide.by_pairs(constant(1 / ratio, count))
                 if better.decision is Decision.IMPROVED:
                     assert worse.decision is Decision.REGRESSED
                     assert better.p_fail is not None
@@ -875,9 +877,9 @@ class TestImproved:
                 places = np.linspace(0, 6, 2 * turns)
                 drift = np.interp(places, np.arange(7), ends) + 0.05 * rng.normal(size=2 * turns)
                 sides = [1e7 * np.exp(drift[at::2]) for at in rng.permutation(2)]
-                pairs.append(compare.neighbour_pair(*(tuple(side.tolist()) for side in sides)))
+                pairs.append(comparisons.neighbour_pair(*(tuple(side.tolist()) for side in sides)))
             new, reference, errors = zip(*(pair[:3] for pair in pairs), strict=True)
-            found.append(decide.compare(looked(new, reference, errors=errors)))
+            found.append(decide.by_pairs(looked(new, reference, errors=errors)))
         for decision in (Decision.IMPROVED, Decision.REGRESSED):
             assert share_of(decision, found) <= (0.001 if turns == 12 else 0.015)
 
@@ -1062,12 +1064,12 @@ class TestJudge:
     )
     def test_the_worst_decides(self, decisions: str, worst: str) -> None:
         metrics = [metric(Decision[name.upper()]) for name in decisions.split()]
-        assert decide.judge(metrics).decision is Decision[worst.upper()]
-        assert decide.judge(metrics[::-1]).decision is Decision[worst.upper()]
+        assert decide.worst_of(metrics).decision is Decision[worst.upper()]
+        assert decide.worst_of(metrics[::-1]).decision is Decision[worst.upper()]
 
     def test_every_decision_has_its_place(self) -> None:
         of_a_metric = [each for each in Decision if each not in (Decision.XFAILED, Decision.XPASSED)]
-        assert [decide.judge([metric(decision)]).decision for decision in of_a_metric] == of_a_metric
+        assert [decide.worst_of([metric(decision)]).decision for decision in of_a_metric] == of_a_metric
 
     def test_the_reason_is_that_of_what_decided(self) -> None:
         metrics = [
@@ -1075,7 +1077,7 @@ class TestJudge:
             metric(Decision.REGRESSED, Metric.USS, "large"),
             metric(Decision.INCONCLUSIVE, Metric.WALL, "who knows"),
         ]
-        verdict = decide.judge(metrics, Basis(baseline="baselines/test_x.json", commit="abc"))
+        verdict = decide.worst_of(metrics, Basis(baseline="baselines/test_x.json", commit="abc"))
         assert of_cell(verdict) == "wall: slow; uss: large"
         assert verdict.metrics == tuple(metrics)
         assert (verdict.basis, verdict.why) == ("", "")
@@ -1085,7 +1087,7 @@ class TestJudge:
         broken = MetricVerdict(
             metric=Metric.CONTRACT, decision=Decision.BROKEN, reasons=told("no"), contract="scaling > 1.6"
         )
-        verdict = decide.judge([broken], Basis(basis="paired", why="asked for"))
+        verdict = decide.worst_of([broken], Basis(basis="paired", why="asked for"))
         assert of_cell(verdict) == "scaling > 1.6: no"
         assert (verdict.basis, verdict.why) == ("paired", "asked for")
 
@@ -1105,7 +1107,7 @@ class TestExplained:
     def test_a_cell_whose_time_is_no_worse_passes(self, name: str, decision: Decision) -> None:
         """One worker 37 % faster, two workers unchanged: scaling falls, and nothing got worse."""
         for time in (metric(Decision.PASSED, ratio=1.005), metric(Decision.IMPROVED, ratio=0.8)):
-            verdict = decide.judge([time, metric(decision, name, "-37 % is beyond -2 %", ratio=0.63)])
+            verdict = decide.worst_of([time, metric(decision, name, "-37 % is beyond -2 %", ratio=0.63)])
             assert verdict.decision is time.decision
             found = verdict.metrics[1]
             assert found.decision is Decision.PASSED
@@ -1119,7 +1121,7 @@ class TestExplained:
         for time in (Decision.INCONCLUSIVE, Decision.PASSED, Decision.REGRESSED):
             verdicts = [metric(time, ratio=1.02), metric(decision, name, "fell", ratio=0.9)]
             assert decide.explained(verdicts) == verdicts
-        assert decide.judge([metric(Decision.INCONCLUSIVE, ratio=1.02), metric(decision, name)]).decision is decision
+        assert decide.worst_of([metric(Decision.INCONCLUSIVE, ratio=1.02), metric(decision, name)]).decision is decision
 
     @pytest.mark.parametrize("name", DERIVED)
     def test_without_a_known_time_it_is_inconclusive(self, name: str) -> None:
@@ -1135,7 +1137,7 @@ class TestExplained:
         time = metric(Decision.PASSED, ratio=0.9)
         for name in (Metric.TAIL, Metric.USS, Metric.LOCK_WAIT, "latency_p99", "timer.x", "peak.x", Metric.CONTRACT):
             for decision in (*self.FAILING, Decision.BROKEN):
-                assert decide.judge([time, metric(decision, name)]).decision is decision
+                assert decide.worst_of([time, metric(decision, name)]).decision is decision
 
     @pytest.mark.parametrize("name", DERIVED)
     def test_what_does_not_fail_is_kept(self, name: str) -> None:
@@ -1150,7 +1152,7 @@ class TestExplained:
             decision = rng.choice([Decision.PASSED, Decision.IMPROVED, Decision.INCONCLUSIVE])
             times = [metric(Decision(decision), ratio=float(rng.uniform(0.5, 1.0)))]
             derived = [metric(Decision(rng.choice(list(self.FAILING))), str(name)) for name in self.DERIVED]
-            assert decide.judge([*times, *derived]).decision not in self.FAILING
+            assert decide.worst_of([*times, *derived]).decision not in self.FAILING
 
 
 def test_split_alpha() -> None:

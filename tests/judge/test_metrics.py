@@ -13,7 +13,7 @@ from stored_values import COMMIT, change_of
 from values import held, iteration, read, sample_of, timed
 
 from pytest_ftgate.declare.options import metric as metric_option
-from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, metrics
+from pytest_ftgate.judge import comparisons, contract_grammar, contract_judge, contracts, metrics
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
@@ -237,14 +237,14 @@ def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
 
     drift = [10.0, 20.0, 40.0, 80.0, 30.0]  # the machine is slower in some windows than in others
     of = sample_of(side(1.3, drift), SERVER, reference=sample_of(side(1.0, drift), SERVER))
-    found = compare.paired(read(of), ["latency_p99"])["latency_p99"]
+    found = comparisons.paired(read(of), ["latency_p99"])["latency_p99"]
     assert found.new[0] / found.reference[0] == pytest.approx(1.3, rel=0.01)
     assert found.errors[0] < 0.01
     scattered = sample_of(side(1.0, [20.0, 10.0, 80.0, 40.0, 30.0]), SERVER)
     of = msgspec.structs.replace(of, reference=scattered)
-    assert compare.paired(read(of), ["latency_p99"])["latency_p99"].errors[0] > 0.1
+    assert comparisons.paired(read(of), ["latency_p99"])["latency_p99"].errors[0] > 0.1
     lone = sample_of(side(1.3, [20.0]), SERVER, reference=sample_of(side(1.0, [20.0]), SERVER))
-    assert compare.paired(read(lone), ["latency_p99"])["latency_p99"].errors == (compare.LONE_WINDOW_ERROR,)
+    assert comparisons.paired(read(lone), ["latency_p99"])["latency_p99"].errors == (comparisons.LONE_WINDOW_ERROR,)
 
 
 def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> None:

@@ -10,14 +10,14 @@ import pytest
 from fake_launcher import MIB, MS
 from values import FOUR, TWO, entry, held, probed, read, sample_of, timed
 
-from pytest_ftgate.judge import compare, metrics
+from pytest_ftgate.judge import comparisons, metrics
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, MemoryPoint
 from pytest_ftgate.model.verdict import Comparison
 
 NAMES = (*metrics.GATING, Metric.SCALING)
-with_stored = partial(compare.with_stored, names=NAMES)
+with_stored = partial(comparisons.with_stored, names=NAMES)
 
 
 def both_sides(numbers: Comparison) -> Any:
@@ -150,15 +150,17 @@ class TestOneSpeed:
         found = {waits: with_stored(self.at(waits, 1.0), entry(self.at(waits, 1.0))) for waits in (0, MS, 99 * MS)}
         assert [each[Metric.WALL].computing for each in found.values()] == pytest.approx([1.0, 0.5, 0.01])
         slept = self.at(99 * MS, 1.0)
-        assert compare.with_stored(slept, entry(slept), [Metric.CPU])[Metric.CPU].computing == 1.0
+        assert comparisons.with_stored(slept, entry(slept), [Metric.CPU])[Metric.CPU].computing == 1.0
 
     def test_a_wait_for_another_worker_is_what_that_one_does(self) -> None:
         """Two workers in turns at a lock: of three quarters of a time that one of them computes half is a wait."""
         now, before = (self.at(MS, slower, locks=[probed(order, 0.5) for order in range(3)]) for slower in (2.0, 1.0))
         lockless = without(before, "locks")
-        assert compare.computing([before]) == pytest.approx([1.0])
-        assert compare.computing([lockless]) == pytest.approx([0.5])
-        assert compare.computing([now, lockless]) == pytest.approx([2 / 3, 0.5]), "what one side lacks counts for none"
+        assert comparisons.computing([before]) == pytest.approx([1.0])
+        assert comparisons.computing([lockless]) == pytest.approx([0.5])
+        assert comparisons.computing([now, lockless]) == pytest.approx([2 / 3, 0.5]), (
+            "what one side lacks counts for none"
+        )
 
     def test_without_cpu_time_all_of_it_computes(self) -> None:
         stored = entry(self.at(4 * MS, 1.0))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_launcher import Clock
 
-from pytest_ftgate.measure.plan import (
+from pytest_ftgate.measure.round_plan import (
     SPREAD_BETWEEN,
     Allowance,
     OutOfTime,

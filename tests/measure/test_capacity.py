@@ -32,7 +32,7 @@ from pytest_ftgate.measure.capacity import (
     Capacity,
     Needed,
 )
-from pytest_ftgate.measure.plan import LEAST_ITERATIONS, Allowance
+from pytest_ftgate.measure.round_plan import LEAST_ITERATIONS, Allowance
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
 

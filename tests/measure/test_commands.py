@@ -36,7 +36,7 @@ from pytest_ftgate.measure.launchers.command import (
 )
 from pytest_ftgate.measure.launchers.factory import Launchers, lacking
 from pytest_ftgate.measure.launchers.process import PipeOutput, Process
-from pytest_ftgate.measure.plan import Allowance
+from pytest_ftgate.measure.round_plan import Allowance
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.model.sample import Iteration, Sample, Timer, executor_cell
 from pytest_ftgate.model.spec import Cell, Executor, Group, Load, Param, Program, Service, Source, Spec, Target

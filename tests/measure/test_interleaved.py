@@ -47,7 +47,7 @@ from pytest_ftgate.measure.memory_round import (
     GROWTH_AT_MOST,
     memory_cost_ns,
 )
-from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
+from pytest_ftgate.measure.round_plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings

@@ -24,7 +24,7 @@ from pytest_ftgate.measure.launch import Answered, Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import guard, workload
 from pytest_ftgate.measure.launchers import workload as runner_copy
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
-from pytest_ftgate.measure.plan import RoundPlan
+from pytest_ftgate.measure.round_plan import RoundPlan
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Timer
 from pytest_ftgate.model.spec import Param, Settings, Source, Spec
 from pytest_ftgate.runner import loading, pytest_stub

@@ -38,7 +38,7 @@ from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.capacity import Capacity
-from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
+from pytest_ftgate.measure.round_plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.spec import DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import reasons, said

@@ -15,9 +15,9 @@ from fake_launcher import FakeLauncher, failed
 from scripted import TWO, Project
 
 from pytest_ftgate.features.unchanged.cells import UnchangedCells
-from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
+from pytest_ftgate.features.unchanged.notes import OPENED, Compared, Read, compared, read_notes
 from pytest_ftgate.features.unchanged.opened_files import FileEvent, OpenedFiles
-from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
+from pytest_ftgate.features.unchanged.sides import Place, SideFiles, loaded_part
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.spec import Executor, Program
 from pytest_ftgate.run.trial import Settled
@@ -30,28 +30,28 @@ BEGUN = Read(reads.STARTED, "/python")
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> tuple[Side, Side]:
+def sides(tmp_path: Path) -> tuple[SideFiles, SideFiles]:
     """Two sides with empty folders."""
     made = []
     for name in ("new", "old"):
         top, environment = tmp_path / f"top-{name}", tmp_path / f"env-{name}"
         top.mkdir()
         (environment / "lib/python3.14/site-packages").mkdir(parents=True)
-        made.append(Side(top, environment))
+        made.append(SideFiles(top, environment))
     return made[0], made[1]
 
 
-def write(side: Side, name: str, content: str, base: str = "top") -> Path:
+def write(side: SideFiles, name: str, content: str, base: str = "top") -> Path:
     path = Path(side.bases[base], name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
     return path
 
 
-def finding(sides: tuple[Side, Side], *notes: Read) -> Compared:
+def finding(sides: tuple[SideFiles, SideFiles], *notes: Read) -> Compared:
     """`{}` in a note is the top of the changed side, which made them."""
     placed = (Read(note.kind, note.text.replace("{}", sides[0].bases["top"])) for note in notes)
-    return compare([BEGUN, *placed], *sides)
+    return compared([BEGUN, *placed], *sides)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def finding(sides: tuple[Side, Side], *notes: Read) -> Compared:
         (Read(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
     ],
 )
-def test_each_kind_of_note_may_be_the_reason(sides: tuple[Side, Side], note: Read, reason: str) -> None:
+def test_each_kind_of_note_may_be_the_reason(sides: tuple[SideFiles, SideFiles], note: Read, reason: str) -> None:
     for side in sides:
         write(side, "x.txt", f"x = {'old' in side.bases['top']}")
     write(sides[0], "gone.py", "def f(): pass\n")
@@ -92,13 +92,15 @@ def test_each_kind_of_note_may_be_the_reason(sides: tuple[Side, Side], note: Rea
         Read(reads.WRITTEN, "/tmp/out.txt"),
     ],
 )
-def test_what_is_elsewhere_or_the_same_to_its_reader_is_no_reason(sides: tuple[Side, Side], note: Read) -> None:
+def test_what_is_elsewhere_or_the_same_to_its_reader_is_no_reason(
+    sides: tuple[SideFiles, SideFiles], note: Read
+) -> None:
     for side in sides:
         write(side, "x.py", f"x = {'old' in side.bases['top']}")
     assert finding(sides, note) == Compared("", ran=finding(sides, note).ran)
 
 
-def test_a_local_socket_that_the_launch_bound_is_its_own(sides: tuple[Side, Side]) -> None:
+def test_a_local_socket_that_the_launch_bound_is_its_own(sides: tuple[SideFiles, SideFiles]) -> None:
     assert finding(sides, Read(reads.CONNECTED, "/tmp/s"), Read(reads.BOUND, "/tmp/s")).reason == ""
 
 
@@ -106,7 +108,7 @@ def called(*names: str) -> list[Read]:
     return [Read(reads.RAN, f"{{}}/mod.py:{name}") for name in ("<module>", *names)]
 
 
-def test_of_a_source_that_ran_what_was_called_counts(sides: tuple[Side, Side]) -> None:
+def test_of_a_source_that_ran_what_was_called_counts(sides: tuple[SideFiles, SideFiles]) -> None:
     for side, text in zip(sides, ("def f(): return 1\ndef g(): pass\n", "def f(): return 2\n"), strict=True):
         write(side, "mod.py", text)
     assert finding(sides, *called("f")).reason == "f() in mod.py differs"
@@ -117,21 +119,21 @@ def test_of_a_source_that_ran_what_was_called_counts(sides: tuple[Side, Side]) -
     assert found.ran == {(Place("top", "mod.py"), "<module>")}
 
 
-def test_who_reads_the_text_of_a_source_sees_a_comment(sides: tuple[Side, Side]) -> None:
+def test_who_reads_the_text_of_a_source_sees_a_comment(sides: tuple[SideFiles, SideFiles]) -> None:
     for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
         write(side, "mod.py", text)
     assert finding(sides, *called()) == Compared("", 1, frozenset(), frozenset({(Place("top", "mod.py"), "<module>")}))
     assert finding(sides, *called(), Read(reads.FILE, "{}/mod.py")).reason == "mod.py differs"
 
 
-def test_a_path_of_the_side_itself_in_a_source_is_the_same_in_both(sides: tuple[Side, Side]) -> None:
+def test_a_path_of_the_side_itself_in_a_source_is_the_same_in_both(sides: tuple[SideFiles, SideFiles]) -> None:
     for side in sides:
         write(side, "mod.py", f"x = '{side.bases['top']}/x'{' # old' if side is sides[1] else ''}\n")
     assert finding(sides, *called()).reason == ""
 
 
-def test_without_any_note_of_a_start_nothing_is_known(sides: tuple[Side, Side]) -> None:
-    assert compare([Read(reads.FILE, "/top/a")], *sides).reason == "its calls could not be recorded"
+def test_without_any_note_of_a_start_nothing_is_known(sides: tuple[SideFiles, SideFiles]) -> None:
+    assert compared([Read(reads.FILE, "/top/a")], *sides).reason == "its calls could not be recorded"
 
 
 def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
@@ -148,13 +150,13 @@ def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
 # -- what a side has -----------------------------------------------------------------------------------------------
 
 
-def same(sides: tuple[Side, Side], kind: str, path: str) -> bool:
+def same(sides: tuple[SideFiles, SideFiles], kind: str, path: str) -> bool:
     """Whether both sides have the same there, looked at anew."""
-    fresh = [Side(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
+    fresh = [SideFiles(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
     return fresh[0].fingerprint(kind, Place("top", path)) == fresh[1].fingerprint(kind, Place("top", path))
 
 
-def test_a_file_is_its_content_its_kind_and_whether_it_can_be_executed(sides: tuple[Side, Side]) -> None:
+def test_a_file_is_its_content_its_kind_and_whether_it_can_be_executed(sides: tuple[SideFiles, SideFiles]) -> None:
     for side in sides:
         write(side, "a.txt", "x")
     assert same(sides, reads.FILE, "a.txt")
@@ -169,7 +171,7 @@ def test_a_file_is_its_content_its_kind_and_whether_it_can_be_executed(sides: tu
     assert not same(sides, reads.FILE, "a.txt")
 
 
-def test_a_path_of_the_side_itself_is_the_same_in_both(sides: tuple[Side, Side]) -> None:
+def test_a_path_of_the_side_itself_is_the_same_in_both(sides: tuple[SideFiles, SideFiles]) -> None:
     for side in sides:
         write(side, "conf", f"root = {side.bases['top']}/x, python = {side.bases['environment']}/bin")
     assert same(sides, reads.FILE, "conf")
@@ -203,7 +205,7 @@ def library(*sections: tuple[bytes, int, int, bytes]) -> bytes:
     ],
 )
 def test_a_shared_library_is_what_is_loaded_of_it(
-    sides: tuple[Side, Side], changed: dict[bytes, bytes], differs: bool
+    sides: tuple[SideFiles, SideFiles], changed: dict[bytes, bytes], differs: bool
 ) -> None:
     contents = {b".text": b"code", b".note.gnu.build-id": b"an id", b".debug_line": b"/trees/new/src"}
     flags = {b".text": 2, b".note.gnu.build-id": 2, b".debug_line": 0}
@@ -218,7 +220,7 @@ def test_what_only_begins_like_a_shared_library_is_compared_whole() -> None:
         assert loaded_part(content) == content
 
 
-def test_who_looks_for_names_does_not_see_sizes(sides: tuple[Side, Side]) -> None:
+def test_who_looks_for_names_does_not_see_sizes(sides: tuple[SideFiles, SideFiles]) -> None:
     for side, text in zip(sides, ("one", "three"), strict=True):
         write(side, "data/a.txt", text)
     assert same(sides, reads.NAMES, "data")
@@ -226,7 +228,7 @@ def test_who_looks_for_names_does_not_see_sizes(sides: tuple[Side, Side]) -> Non
     assert not same(sides, reads.NAMES, "data")
 
 
-def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Side, Side]) -> None:
+def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[SideFiles, SideFiles]) -> None:
     for side in sides:
         write(side, "data/a.txt", "one")
     write(sides[0], "data/__pycache__/a.pyc", "x")
@@ -258,25 +260,29 @@ SEARCHED = (Read(reads.SUFFIX, ".py"), Read(reads.SUFFIX, ".cpython-314-x.so"))
         ("mode.py", ""),
     ],
 )
-def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], added: str, differs: str) -> None:
+def test_a_search_sees_only_what_may_be_that_module(
+    sides: tuple[SideFiles, SideFiles], added: str, differs: str
+) -> None:
     changed, reference = sides
     write(reference, added, "")
     notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
-    found = compare(notes, changed, reference)
+    found = compared(notes, changed, reference)
     assert found.reason == (f"{differs} differs" if differs else "")
 
 
-def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[Side, Side]) -> None:
+def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[SideFiles, SideFiles]) -> None:
     changed, reference = sides
     for side in sides:
         write(side, "mod/x.py", "")
     write(reference, "mod/__init__.py", "")
     notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
-    found = compare(notes, changed, reference)
+    found = compared(notes, changed, reference)
     assert found.reason == "mod/__init__.py differs"
 
 
-def test_a_place_is_found_through_links_and_outside_there_is_none(sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_a_place_is_found_through_links_and_outside_there_is_none(
+    sides: tuple[SideFiles, SideFiles], tmp_path: Path
+) -> None:
     side = sides[0]
     os.symlink(side.bases["top"], tmp_path / "alias")
     assert side.place_of(f"{side.bases['top']}/a/b") == Place("top", "a/b")
@@ -286,7 +292,7 @@ def test_a_place_is_found_through_links_and_outside_there_is_none(sides: tuple[S
     assert side.place_of("/usr/lib/x") is None
 
 
-def install(side: Side, name: str, version: str, *, record: str = "mod.py,sha256=1,1", url: str = "") -> None:
+def install(side: SideFiles, name: str, version: str, *, record: str = "mod.py,sha256=1,1", url: str = "") -> None:
     info = f"lib/python3.14/site-packages/{name}-{version}.dist-info"
     write(side, f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "environment")
     write(side, f"{info}/RECORD", f"{record}\n{name}.dist-info/RECORD,,\n../../../bin/x,sha256={side}\n", "environment")
@@ -294,9 +300,11 @@ def install(side: Side, name: str, version: str, *, record: str = "mod.py,sha256
         write(side, f"{info}/direct_url.json", f'{{"url": "{url}"}}', "environment")
 
 
-def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(sides: tuple[Side, Side]) -> None:
+def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(
+    sides: tuple[SideFiles, SideFiles],
+) -> None:
     def differing() -> str:
-        fresh = [Side(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
+        fresh = [SideFiles(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
         return " ".join(fresh[0].differing_packages(fresh[1]))
 
     for side in sides:
@@ -439,7 +447,7 @@ def test_of_a_test_file_what_runs_counts(checks: Checks) -> None:
 
 
 def test_what_runs_at_the_start_of_an_interpreter_is_always_reached(checks: Checks) -> None:
-    changed = Side(checks.sides.changed.project, checks.sides.changed.project / "3.14")
+    changed = SideFiles(checks.sides.changed.project, checks.sides.changed.project / "3.14")
     write(changed, "lib/python3.14/site-packages/a.pth", "x", "environment")
     assert checks.check() == Settled(why="a.pth differs")
 
@@ -458,7 +466,7 @@ def test_of_distributions_that_differ_one_that_the_cell_imports_is_named(
 ) -> None:
     """One launch tells it; which functions of it ran and differ is said, too."""
     for number, checkout in enumerate((checks.sides.reference, checks.sides.changed), start=1):
-        side = Side(checkout.project, checkout.project / "3.14")
+        side = SideFiles(checkout.project, checkout.project / "3.14")
         for name in ("colour", "emit", "typed"):
             install(side, name, str(number), record=f"{name}.py,sha256={number},1")
         install(side, "same", "1", record="same.py,sha256=1,1")
@@ -505,7 +513,7 @@ def test_a_check_that_fails_by_itself_is_said_once(
     def mistaken(*_: object) -> str:
         raise error
 
-    monkeypatch.setattr(Side, "differing_packages", mistaken)
+    monkeypatch.setattr(SideFiles, "differing_packages", mistaken)
     cells = UnchangedCells(checks.session(checks.launcher, checks.group, against="main", others={"unchanged": "skip"}))
     first, second = (cells.check(checks.group, checks.group.cells, checks.sides) for _ in range(2))
     assert re.fullmatch(

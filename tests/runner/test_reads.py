@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.features.unchanged.compare import Read, read_notes
+from pytest_ftgate.features.unchanged.notes import Read, read_notes
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner import reads
 from pytest_ftgate.runner.protocol import CHECK, WARMUP

@@ -15,7 +15,7 @@ from pytest_ftgate.declare.options import Options
 from pytest_ftgate.measure.cell_run import CellRun, PreparedTarget
 from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
-from pytest_ftgate.measure.plan import Allowance, Listener, RoundPlan
+from pytest_ftgate.measure.round_plan import Allowance, Listener, RoundPlan
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.sample import (
     Barrier,

@@ -17,7 +17,7 @@ from stored_values import TEST, change, make_sample
 from pytest_ftgate.features.baseline import render_list
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.history.series import series
-from pytest_ftgate.judge import compare
+from pytest_ftgate.judge import comparisons
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import command, load, workload
@@ -68,7 +68,7 @@ def read_baseline(content: bytes) -> None:
     values = Values(make_sample())
     for label, places in baseline.cells.items():
         for key, entry in places.items():
-            compare.with_stored(values, entry)
+            comparisons.with_stored(values, entry)
             series(entry.recordings, "wall", fingerprint=key, build=label)
 
 

@@ -41,7 +41,7 @@ def with_known(verdict: Verdict, cell: Cell, expectations: Iterable[Xfail]) -> V
     if foreign := [each for each in verdict.metrics if each.decision.missed and _of(each) not in known]:
         if not failed & known.keys():
             return verdict
-        found = decide.judge(foreign)  # what no mark expects fails, whatever else was known to
+        found = decide.worst_of(foreign)  # what no mark expects fails, whatever else was known to
         return msgspec.structs.replace(verdict, decision=found.decision)
     # What could have failed in this way passed if all of it was judged and did not.
     judged = {kind: {each.decision for each in verdict.metrics if _of(each) is kind} for kind in known}

@@ -96,7 +96,7 @@ def seen(comparison: Comparison, count: int) -> Comparison:
     return replace(comparison, **{name: getattr(comparison, name)[:count] for name in of_pairs})
 
 
-def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
+def pair_differences(new: Sequence[float], reference: Sequence[float]) -> list[float]:
     """The differences of pairs, rounded to twelve digits of the larger side."""
     # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
@@ -118,7 +118,7 @@ def weigh(costs: Comparison) -> Evidence:
     measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     # New - reference on the metric's scale; a difference is converted.
-    shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
+    shifts = pair_differences(tested(costs, costs.new), tested(costs, costs.reference))
     shift = moderated.interval(shifts, expected, INTERVAL_LEVEL)
     if by_difference(costs.metric):
         unit = median(costs.reference) + offset(costs)
@@ -152,12 +152,12 @@ def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[
 
 def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
     """The standard deviation of each pair, where its stated part is `times` that of the metric."""
-    shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
+    shifts = pair_differences(tested(costs, costs.new), tested(costs, costs.reference))
     return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
 
 
 def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
-    return moderated.p_above(paired(tested(costs, above), tested(costs, below)), scales)
+    return moderated.p_above(pair_differences(tested(costs, above), tested(costs, below)), scales)
 
 
 # ---- which looks are due, and how many pairs can decide
@@ -170,7 +170,7 @@ def due(
 
     One pair of a comparison decides nothing: its noise cannot be told from a change.
     """
-    planned = alpha_spending.plan(alpha, beta, at_most=max(at_most, there), schedule=schedule)
+    planned = alpha_spending.planned_looks(alpha, beta, at_most=max(at_most, there), schedule=schedule)
     yield from (look for look in planned if look.launches <= there and not (final and look.launches == there))
     if final and there >= schedule.looks[0]:
         yield alpha_spending.last(alpha, beta, there, schedule)
@@ -204,7 +204,7 @@ def least_pairs(
 # ---- decisions
 
 
-def compare(comparison: Comparison) -> MetricVerdict:
+def by_pairs(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from the values of both sides of each pair.
 
     Each look with enough pairs uses the first of them, its own levels, and the test of `moderated`. Regressed: the test
@@ -264,7 +264,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     reasons = (Reason(code=Why.RULES_OUT), needs, *_hardly_waited(costs))
     # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
     # suspect.
-    shifts = paired(*(scaled(costs, side) for side in (costs.new, costs.reference)))
+    shifts = pair_differences(*(scaled(costs, side) for side in (costs.new, costs.reference)))
     likely = costs.final and there >= LEAST_SUSPECT and evidence.p_fail <= suspect_level(costs.alpha)
     if likely and median_low(shifts) > effect:
         why = (Reason(code=Why.BEYOND, level=suspect_level(costs.alpha)), settles)
@@ -278,7 +278,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
 def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: float) -> MetricVerdict:
     """The verdict on the wall time of a body that computes: where it is open, CPU time decides small effects.
 
-    It passes if CPU time rules out the effect, and the wall time BROAD, each by the test and at the looks of `compare`.
+    It passes if CPU time rules out the effect, and the wall time BROAD, each by the test and the looks of `by_pairs`.
     If the pairs of wall times read worse than the effect, it stays open. Nothing fails by it. `computing` is the
     smaller `Values.computing` of both sides: what more it may wait, unseen by CPU time, is no more than the effect.
     """
@@ -286,10 +286,10 @@ def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: 
         return judged
     if computing * (1 + wall.limits.effect) < 1:
         return judged
-    shifts = paired(*(scaled(wall, side) for side in (wall.new, wall.reference)))
+    shifts = pair_differences(*(scaled(wall, side) for side in (wall.new, wall.reference)))
     if max(median(shifts), math.log(judged.ratio.value)) > pass_limit(wall):
         return judged
-    broad, spent = compare(replace(wall, limits=wall.limits._replace(effect=BROAD))), compare(cpu)
+    broad, spent = by_pairs(replace(wall, limits=wall.limits._replace(effect=BROAD))), by_pairs(cpu)
     if broad.ruled_out is None or spent.ratio is None or not (broad.decision.good and spent.decision.good):
         return judged
     reasons = (Reason(code=Why.BY_CPU, change=spent.ratio.value, limit=1 + broad.ruled_out),)
@@ -316,8 +316,8 @@ def require(
 
     The test of `moderated` on `values` (log-ratios, or differences over the mean of both sides; all finite): broken if
     they lie above 0 at alpha, passed if below 0 at beta, else suspect or inconclusive. Looks, levels and `final` are as
-    in `compare`. `correlation` is that of neighbouring rounds: the absolute figures of a machine drift. `spread` is the
-    deviation that a round is expected to have.
+    in `by_pairs`. `correlation` is that of neighbouring rounds: the absolute figures of a machine drift. `spread` is
+    the deviation that a round is expected to have.
     """
     if not values:
         none = _without(Metric.CONTRACT, Decision.INCONCLUSIVE, Reason(code=Why.NO_ROUND))
@@ -333,7 +333,7 @@ def require(
     suspect = final and several and p_fail <= suspect_level(alpha)
     beyond = final and not several and p_fail <= BEYOND_LEVEL
     # About how many rounds would decide.
-    exact = paired(values, [0.0] * len(values))
+    exact = pair_differences(values, [0.0] * len(values))
     centre, deviation = intervals.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
     more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
@@ -360,7 +360,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     return _without(metric, Decision.INCONCLUSIVE, slowed)
 
 
-def judge(metrics: Sequence[MetricVerdict], basis: Basis = NO_BASIS) -> Verdict:
+def worst_of(metrics: Sequence[MetricVerdict], basis: Basis = NO_BASIS) -> Verdict:
     """The worst of a cell's verdicts, by their severity, on this basis; no baseline when none could be compared."""
     metrics = explained(metrics)
     decisions = (metric.decision for metric in metrics)
@@ -369,7 +369,7 @@ def judge(metrics: Sequence[MetricVerdict], basis: Basis = NO_BASIS) -> Verdict:
 
 def again(verdict: Verdict, metrics: Sequence[MetricVerdict]) -> Verdict:
     """The verdict by these metrics; what it was compared with stays."""
-    found = judge(metrics)
+    found = worst_of(metrics)
     return replace(verdict, decision=found.decision, metrics=found.metrics)
 
 
@@ -460,7 +460,7 @@ def _until_decided(
 
     The gap is in deviations of a pair. None if no planned number is enough.
     """
-    for look in alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
+    for look in alpha_spending.planned_looks(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
         count, level = look.launches, look.alpha if fails else look.beta
         if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
             return count - there
@@ -472,7 +472,7 @@ def _until_decided(
 
 def _required(values: Sequence[float], look: Look, text: str, correlation: float, spread: float) -> MetricVerdict:
     """The verdict on a contract at one look."""
-    exact = paired(values, [0.0] * len(values))
+    exact = pair_differences(values, [0.0] * len(values))
     scales = moderated.deviations(exact, (), spread)
     p_fail = moderated.p_above(exact, scales, correlation)
     p_pass = moderated.p_above([-value for value in exact], scales, correlation)

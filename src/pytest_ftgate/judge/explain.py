@@ -16,7 +16,7 @@ from ..model.report import Cause, CauseOf, Explanation, Moved, MovedSite, Part, 
 from ..model.sample import Function, Held, Launch, Loads, Profile, Sample, StackSamples, iteration_value
 from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
-from . import compare, contract_grammar, metrics
+from . import comparisons, contract_grammar, metrics
 from .readers import site_figures, waits_of
 from .values import Values, of_rounds
 
@@ -245,7 +245,7 @@ def added_time(sample: Sample, reference: Sample) -> AddedTime | None:
         return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
 
     own, other = ({launch.order: work(launch) for launch in side.launches} for side in (sample, reference))
-    pairs = [compare.neighbour_pair(*sides) for sides in of_rounds(own, other).values()]
+    pairs = [comparisons.neighbour_pair(*sides) for sides in of_rounds(own, other).values()]
     if not pairs:
         return None
     logs = [math.log(pair.new / pair.reference) for pair in pairs]
@@ -341,7 +341,7 @@ def slower_functions(
         return msgspec.structs.replace(cause, unknown=why)
     every = then.on_stack.keys() | now.on_stack.keys()
     grown = [name for name in every if _grew(name, then, now, time, len(every))]
-    own = {name for name in grown if _is_among(name, changed)}
+    own = {name for name in grown if _has_changed(name, changed)}
 
     def covered(name: Name, called: Iterable[Name]) -> bool:
         """Whether those that it calls take its added time. One that others call as well does not tell which call."""
@@ -383,7 +383,7 @@ def _most(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(sorted(parts, key=lambda each: (not each.changed, -each.added))[:MOST_NAMED])
 
 
-def _is_among(name: Name, changed: AbstractSet[tuple[str, str]]) -> bool:
+def _has_changed(name: Name, changed: AbstractSet[tuple[str, str]]) -> bool:
     """A file is named below the project's root in one place, and below the repository's in the other."""
     file, function = name
     return any(

@@ -32,7 +32,7 @@ from ..model.verdict import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
+from . import comparisons, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
 from .values import Side, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
@@ -210,7 +210,7 @@ class Judge:
         """A cell that needs no more launches, as it was judged after the last round."""
         reading, judged = self._so_far[cell.nodeid]
         known = [self._refused(each.metric, reading) or each for each in judged]
-        return Row(cell=cell, verdict=decide.judge(known, reading.basis), sample=reading.values.sample)
+        return Row(cell=cell, verdict=decide.worst_of(known, reading.basis), sample=reading.values.sample)
 
     def verdict(self, values: Values) -> Verdict:
         """The verdict on a cell on its current basis, by the launches that there are."""
@@ -234,14 +234,14 @@ class Judge:
         if not found:
             return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(values, basis))
         if all(each.contract for each in found):
-            return decide.judge(found, replace(basis, basis="", why=_why_none(values, basis)))
+            return decide.worst_of(found, replace(basis, basis="", why=_why_none(values, basis)))
         # A tail that is stored and was not judged.
         if basis.basis == "stored" and basis.entry is not None and Metric.TAIL in self.policy.metrics:
-            tails = compare.with_stored(values, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
+            tails = comparisons.with_stored(values, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
             if tails is not None and not tails.new:
                 few = f"the budget allows fewer than {metrics.LEAST_TAIL_ITERATIONS} iterations per launch"
                 basis = replace(basis, why=_joined(basis.why, f"the tail was not judged: {few}"))
-        return decide.judge(found, basis)
+        return decide.worst_of(found, basis)
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -249,9 +249,9 @@ class Judge:
         basis, names = self.compared_with(values), self._gating(values.cell)
         entry, found = basis.entry, dict[str, Comparison]()
         if values.sample.reference is not None:
-            found = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
+            found = comparisons.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
         elif entry is not None and values.rounds:
-            found = compare.with_stored(values, entry, names)
+            found = comparisons.with_stored(values, entry, names)
         return Reading(values, basis, found)
 
     def _rows(self, reading: Reading, *, final: bool) -> list[MetricVerdict]:
@@ -298,7 +298,7 @@ class Judge:
             moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
             asked = reading.basis.why.startswith("--ftgate-against")
             return prediction.predict(comparison, moved, commit=bool(reading.basis.commit) and not asked)
-        judged = decide.compare(comparison)
+        judged = decide.by_pairs(comparison)
         if metric != Metric.WALL or Metric.CPU not in reading.comparisons:
             return judged
         spent = self._limited(Metric.CPU, reading, allowed._replace(floor=0.0), final=final)

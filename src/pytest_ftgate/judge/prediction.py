@@ -53,7 +53,7 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
-    an open decision has `more` = 0. Errors and no baseline as in `compare`.
+    an open decision has `more` = 0. Errors and no baseline as in `decide.by_pairs`.
     """
     if refusal := without_values(comparison):
         return refusal

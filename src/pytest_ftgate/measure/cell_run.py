@@ -39,7 +39,7 @@ from .launch import (
     StoppableHandle,
     error_of,
 )
-from .plan import OutOfTime, RoundPlan
+from .round_plan import OutOfTime, RoundPlan
 
 EmptyKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
 """The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""

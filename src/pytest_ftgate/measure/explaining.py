@@ -19,7 +19,7 @@ from ..runner.protocol import COLD, MEASURED, WARMUP
 from .cell_run import CellRun, RunningLaunch
 from .launch import LAUNCHES, CellUnsupported, LaunchRole, error_of
 from .memory_round import HOLD_S
-from .plan import OutOfTime, RoundPlan
+from .round_plan import OutOfTime, RoundPlan
 
 if TYPE_CHECKING:
     from .group import Measurement
@@ -141,7 +141,7 @@ def _measured(
     found: dict[CellRun, Launch] = {}
     try:
         for side in measurement.shuffled(sides):
-            measurement.report(side, LAUNCHES[role].sees)
+            measurement.tell_progress(side, LAUNCHES[role].sees)
             found[side] = one(measurement, side, WORK_SHARE * plan.left_s / (len(sides) - len(found)))
     except OutOfTime:
         raise FtgateError("no time left") from None

@@ -26,7 +26,7 @@ from .cell_run import CellRun, EmptyLaunches, RunningLaunch, disagreements, role
 from .conditions import ConditionsMonitor
 from .launch import LAUNCHES, Launcher, LaunchRole, Request
 from .memory_round import measure_memory
-from .plan import Listener, OutOfTime, RoundPlan
+from .round_plan import Listener, OutOfTime, RoundPlan
 from .spent import Spent
 from .time_round import measure_times, ratios_of
 
@@ -94,7 +94,7 @@ class Measurement:
         if first:
             for side in (side for cell_run in self.cell_runs for side in cell_run.sides):
                 if side.cell.executor.program is not None and side.cell.executor.program.build:
-                    self.report(side, "building")
+                    self.tell_progress(side, "building")
                     with side.attribute_errors(), self.ready(side, "own"):
                         pass
             if self.needed:
@@ -197,7 +197,7 @@ class Measurement:
                 continue
             with contextlib.suppress(OutOfTime):
                 while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
-                    self.report(reference, "trying, after an error, the reference of")
+                    self.tell_progress(reference, "trying, after an error, the reference of")
                     with reference.attribute_errors(), self.ready(reference, "own") as launch:
                         launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
                         for _ in self.in_time(range(self.plan.taken)):
@@ -317,7 +317,7 @@ class Measurement:
         with self.spent.on(LAUNCHES[launch.role].seconds):
             launch.kill()
 
-    def report(self, cell_run: CellRun, phase: str) -> None:
+    def tell_progress(self, cell_run: CellRun, phase: str) -> None:
         plan, number = self.plan, self.plan.rounds + 1
         of = 0 if self.stopping_rule else plan.limits.launches or 0
         self.listener.advance(cell_run.cell.label, phase, number, of if number <= of else 0, plan.left_s)

@@ -15,7 +15,7 @@ from ..model.sample import Barrier, Launch, Role, SamplingCost, iteration_value
 from ..model.spec import can_grow
 from ..runner.protocol import WARMUP
 from .cell_run import LONG_NS, CellRun, EmptyKey, RunningLaunch
-from .plan import LEAST_LAUNCHES, OutOfTime
+from .round_plan import LEAST_LAUNCHES, OutOfTime
 
 if TYPE_CHECKING:
     from .group import Measurement
@@ -51,7 +51,7 @@ def measure_memory(measurement: Measurement) -> None:
         return
     with contextlib.suppress(OutOfTime):
         for cell_run in measurement.shuffled(needing):
-            measurement.report(cell_run, "measuring memory of")
+            measurement.tell_progress(cell_run, "measuring memory of")
             # 1. The cell and its reference: both are started, then both held, closed and recorded.
             sides = measurement.shuffled(cell_run.sides)
             grows = _growth_is_due(measurement, cell_run)

@@ -14,7 +14,7 @@ from .capacity import Needed, total
 from .cell_run import CellRun, RunningLaunch, roles
 from .launch import LAUNCHES, PROBED
 from .memory_round import memory_cost_ns
-from .plan import OutOfTime, calibrated_loops
+from .round_plan import OutOfTime, calibrated_loops
 
 if TYPE_CHECKING:
     from .group import Measurement
@@ -136,7 +136,7 @@ def _each(
         if not late:
             measurement.plan.check(launch.next_ns)
         if launch.usable():
-            measurement.report(launch.cell_run, phase)
+            measurement.tell_progress(launch.cell_run, phase)
             timing = measurement.plan.extra() if launch.role in PROBED else contextlib.nullcontext()
             spent = measurement.spent.on(LAUNCHES[launch.role].seconds)
             with timing, spent, launch.cell_run.attribute_errors(launch.role):

@@ -385,7 +385,7 @@ def unless_accepted(verdict: Verdict) -> Verdict:
         msgspec.structs.replace(each, decision=Decision.PASSED) if each.decision is Decision.ACCEPTED else each
         for each in verdict.metrics
     )
-    return msgspec.structs.replace(verdict, decision=decide.judge(list(passed)).decision)
+    return msgspec.structs.replace(verdict, decision=decide.worst_of(list(passed)).decision)
 
 
 def _is_strict(verdict: Verdict) -> bool:

@@ -21,7 +21,7 @@ from ..kit.errors import FtgateError
 from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
-from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
+from ..measure.round_plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Row, Shortfall
 from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group

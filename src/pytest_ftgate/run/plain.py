@@ -21,7 +21,7 @@ from ..model.spec import Cell, Spec
 from ..runner import loading, state
 from ..runner.executors.base import Observer, living_children
 from ..runner.executors.making import make_workers
-from ..runner.gil import watch
+from ..runner.gil import gil_watch
 from ..runner.primitives import Context, context_of, start_method
 from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS
@@ -213,7 +213,7 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
         stack.enter_context(_ended_by(objects.close))
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(objects)
         # One iteration; workers and setups end with the stack.
-        watch.install()  # once, before several threads would
+        gil_watch.install()  # once, before several threads would
         executor = make_workers(setup, shared, True, context)
         setups = loading.body(setup).setups
         if setups is not None:

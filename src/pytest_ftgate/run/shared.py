@@ -12,7 +12,7 @@ from ..kit.plugins import features
 from ..measure.capacity import Capacity
 from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
-from ..measure.plan import Listener
+from ..measure.round_plan import Listener
 from ..measure.spent import Spent
 from ..model.report import Machine
 from .folder import RunFolder

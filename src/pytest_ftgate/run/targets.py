@@ -23,7 +23,7 @@ from ..kit.waiting import TooLong
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
 from ..measure.launchers.factory import lacking
-from ..measure.plan import Listener
+from ..measure.round_plan import Listener
 from ..measure.spent import Spent
 from ..measure.watch import threads
 from ..model.spec import Cell, Group, Interpreter, Spec, Target, parse_target

@@ -62,4 +62,4 @@ class GilWatch:
         return gil_enabled()
 
 
-watch = GilWatch()
+gil_watch = GilWatch()

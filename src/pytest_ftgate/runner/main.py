@@ -11,7 +11,7 @@ from . import loading, stacks
 from .clock import check_clocks, resolution_ns
 from .executors.base import Observer
 from .executors.making import make_workers
-from .gil import gil_enabled, watch
+from .gil import gil_enabled, gil_watch
 from .primitives import Context, context_of
 from .protocol import (
     BARRIER,
@@ -158,12 +158,12 @@ class MeasuredCell:
         # 2. The workload's module; the body is loaded once, and threads and forked workers share it.
         self.expects_gil_off = job["expect_gil"] is False
         loading.prepare(self.setup)
-        watch.install()
+        gil_watch.install()
         self.declaration: Declaration | None = None
         self.owner: Any = None
         if not self.setup["control"]:
             self.declaration, self.owner = loading.declaration(self.setup)
-        self.check_gil(gil_enabled(), watch.module)
+        self.check_gil(gil_enabled(), gil_watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
             loading.body(self.setup, role)
@@ -248,8 +248,12 @@ class MeasuredCell:
 
     def check_gil(self, enabled: bool, module: str) -> None:
         """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
-        if self.expects_gil_off and (enabled or watch.wait_and_ask()):
-            by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
+        if self.expects_gil_off and (enabled or gil_watch.wait_and_ask()):
+            by = (
+                f"module {module or gil_watch.module!r} turned it on"
+                if module or gil_watch.module
+                else "no module was named"
+            )
             raise Failure(
                 f"the GIL came back on: {by}",
                 "The module does not declare that it can run without the GIL (Py_mod_gil). "

@@ -11,7 +11,7 @@ from time import process_time_ns
 
 from . import state
 from .clock import ended_cpu_ns, now_ns
-from .gil import watch
+from .gil import gil_watch
 from .protocol import LONGEST_NAME, Failure, Unsupported
 
 TYPE_CHECKING = False
@@ -295,8 +295,8 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
         report["cpu_ns"] = cpu_ns - worker._cpu_ns
         worker._cpu_ns = cpu_ns
-        report["gil"] = watch.wait_and_ask()
-        report["gil_module"] = watch.module
+        report["gil"] = gil_watch.wait_and_ask()
+        report["gil_module"] = gil_watch.module
         report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
         report["peaks"] = dict(worker.peaks)
         report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
@@ -469,7 +469,7 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         from . import loading
 
         loading.prepare(setup)
-        watch.install()
+        gil_watch.install()
         body = loading.body(setup, worker.role)
         setups = body.surroundings(worker)
         state.shared = shared
@@ -571,7 +571,7 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
         if start_method(setup["method"]) != "fork":  # a fork has its parent's
             install(setup, stack_file(setup, f"process {os.getpid()}"))
     loading.prepare(setup)
-    watch.install()
+    gil_watch.install()
     if not setup["control"]:
         loading.load_module(setup)
     if setup["gil_note"] and setup["kind"] == "processes":  # its children do not run atexit functions
@@ -587,6 +587,6 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
 
 def note_gil(path: str) -> None:
     """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
-    if watch.wait_and_ask():
+    if gil_watch.wait_and_ask():
         with open(path, "w", encoding="utf-8") as file:
-            file.write(watch.module)
+            file.write(gil_watch.module)

@@ -60,7 +60,7 @@ def of_rounds(correlation: float) -> Schedule:
     return PAIRS if correlation else ROUNDS
 
 
-def plan(alpha: float, beta: float, *, at_most: int, schedule: Schedule = PAIRS) -> tuple[Look, ...]:
+def planned_looks(alpha: float, beta: float, *, at_most: int, schedule: Schedule = PAIRS) -> tuple[Look, ...]:
     """The interim analyses of up to `at_most` pairs, each with the nominal levels at which its p-values decide.
 
     `alpha` and `beta` are those of one hypothesis. The levels are joint: over all analyses together, a sum of
@@ -76,7 +76,7 @@ def plan(alpha: float, beta: float, *, at_most: int, schedule: Schedule = PAIRS)
 
 def last(alpha: float, beta: float, there: int, schedule: Schedule = PAIRS) -> Look:
     """The analysis of `there` pairs if no more follow: with all that the planned ones before it have not spent."""
-    return plan(alpha, beta, at_most=there, schedule=schedule)[-1]
+    return planned_looks(alpha, beta, at_most=there, schedule=schedule)[-1]
 
 
 @lru_cache(maxsize=1024)  # asked for after each round, for each metric of each cell

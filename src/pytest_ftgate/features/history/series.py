@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...judge import compare, metrics
+from ...judge import comparisons, metrics
 from ...kit.values import Interval, Struct
 from ...stats import estimators, intervals
 from ...stats.change_points import change_points
@@ -55,7 +55,7 @@ def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, bu
 
     A time is that at the usual speed of all these recordings, as in comparisons with what is stored.
     """
-    paced, values = compare.of_recordings(recordings, metric)
+    paced, values = comparisons.of_recordings(recordings, metric)
     known = [(recording, each) for recording, each in zip(recordings, values, strict=True) if each]
     if not known:
         return None

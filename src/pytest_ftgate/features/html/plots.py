@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...judge import compare, metrics
+from ...judge import comparisons, metrics
 from ...judge.values import Values, values_of
 from ...kit.text import plain
 from ...kit.values import Interval, Metric, grouped
@@ -78,7 +78,7 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
         and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
-    sides = compare.paired(values, known) if values is not None and row.verdict.basis == "paired" else {}
+    sides = comparisons.paired(values, known) if values is not None and row.verdict.basis == "paired" else {}
     found = {}
     for each in judged:
         pairs: list[tuple[float, float]] = []

@@ -21,7 +21,7 @@ from ...kit.errors import FtgateError
 from ...kit.text import plural, split_nodeid
 from ...measure.cell_run import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, error_of, request_here
-from ...measure.plan import Allowance, RoundPlan
+from ...measure.round_plan import Allowance, RoundPlan
 from ...model.spec import Cell, Group, Spec
 from ...run.run import Run
 from ...run.sides import worktrees
@@ -29,13 +29,13 @@ from ...run.trial import Settled
 from ...runner import reads
 from ...runner.protocol import CHECK, WARMUP
 from . import UNCHANGED
-from .compare import OPENED, Compared, Read, compare, differ, installed_files, read_notes
+from .notes import OPENED, Compared, Read, compared, differ, installed_files, read_notes
 from .opened_files import OpenedFiles
-from .sides import Side
+from .sides import SideFiles
 
 SHORT_NS: Final = 1e9
 """An iteration shorter than this is followed by a second one: what a body reads only then counts as well."""
-PreparedSide: TypeAlias = tuple[Side, PreparedTarget]
+PreparedSide: TypeAlias = tuple[SideFiles, PreparedTarget]
 """A target on one side: its files, and what launches there."""
 
 
@@ -44,7 +44,7 @@ class UnchangedCells:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._sides: dict[tuple[str, str], Side] = {}
+        self._sides: dict[tuple[str, str], SideFiles] = {}
         self._failed = False
         """Whether a check failed by a mistake of ours or of the system, which the report says once."""
 
@@ -101,7 +101,7 @@ class UnchangedCells:
             key = (checkout.root, target.python)
             if key not in self._sides:
                 top, environment = checkout.top(checkout.project), Path(target.python).parent.parent
-                self._sides[key] = Side(top, environment)
+                self._sides[key] = SideFiles(top, environment)
             found.append((self._sides[key], target))
         return found[0], found[1]
 
@@ -120,7 +120,7 @@ class UnchangedCells:
         files = installed_files(notes, mine)
         reached = [name for name, names in packages.items() if not names or names & files]
         why = differ(reached) if reached else f"{differ([*packages])}, and nothing of it is imported"
-        return Settled(why=why, changed=compare(notes, mine, other).changed)
+        return Settled(why=why, changed=compared(notes, mine, other).changed)
 
     def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Iterable[PreparedSide]) -> Compared:
         """What the check launches of a cell find."""
@@ -136,7 +136,7 @@ class UnchangedCells:
             return Compared(f"{name} in {place} runs on one side only", changed=functions)
         return other._replace(uncalled=found.uncalled & other.uncalled)
 
-    def _launched(self, cell: Cell, spec: Spec, target: PreparedTarget, mine: Side, other: Side) -> Compared:
+    def _launched(self, cell: Cell, spec: Spec, target: PreparedTarget, mine: SideFiles, other: SideFiles) -> Compared:
         """Whether the other side has what a launch of one side runs and reads: C code opens files, too."""
         with OpenedFiles.watching(map(Path, mine.bases.values())) as watch:
             if watch is None:
@@ -145,7 +145,7 @@ class UnchangedCells:
         if events is None:
             notes.append(Read(reads.UNKNOWN, "a launch that opens so many files"))
         notes += [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events or ()]
-        return compare(notes, mine, other)
+        return compared(notes, mine, other)
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""

@@ -38,7 +38,7 @@ class Place(NamedTuple):
         return re.sub("^.*/site-packages/", "", self.path) or "its folder"
 
 
-class Side:
+class SideFiles:
     """The files of one side: the top of its checkout, and the environment of one target."""
 
     def __init__(self, top: Path, environment: Path) -> None:
@@ -116,7 +116,7 @@ class Side:
             content = content.replace(os.fsencode(path), name.encode())
         return content
 
-    def differing_packages(self, other: Side) -> dict[str, frozenset[str]]:
+    def differing_packages(self, other: SideFiles) -> dict[str, frozenset[str]]:
         """Distributions that are not the same, with their files; and files that run when an interpreter starts, bare.
 
         Distributions installed from a folder are left out: their files are compared where they are read.

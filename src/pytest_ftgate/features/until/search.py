@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...kit.text import plural
 from ...measure.cell_run import CellRun, disagreements
 from ...measure.launch import CellUnsupported, LaunchRole, error_of
-from ...measure.plan import OutOfTime
+from ...measure.round_plan import OutOfTime
 from ...model.report import Row
 from ...model.sample import Launch, WorkloadError, outcomes
 from ...model.verdict import Decision, Verdict

@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...kit.git import AgainstError, Repository, mapped, shown
-from ...measure.plan import Listener
+from ...measure.round_plan import Listener
 from ...model.report import Figures, SiteFigures
 from ...model.spec import Spec
 from ...targets import environments

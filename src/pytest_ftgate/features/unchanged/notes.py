@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ...kit.values import grouped
 from ...runner import reads
 from .code import MODULE, differing
-from .sides import Place, Side
+from .sides import Place, SideFiles
 
 OPENED: Final = "opened"
 """A kind of note, of the kernel: a file that was opened, by whatever code."""
@@ -66,14 +66,14 @@ def differ(names: Sequence[str]) -> str:
     return f"{names[0]} and {len(names) - 1} more differ" if names[1:] else f"{names[0]} differs"
 
 
-def installed_files(notes: Sequence[Read], mine: Side) -> set[str]:
+def installed_files(notes: Sequence[Read], mine: SideFiles) -> set[str]:
     """The files in site-packages that ran or were opened, as they are named in there."""
     paths = [note.text for note in notes if note.kind == reads.FILE]
     paths += [note.text.rpartition(":")[0] for note in notes if note.kind == reads.RAN]
     return {str(place) for place in map(mine.place_of, paths) if place and place.base == "environment"}
 
 
-def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
+def compared(notes: Iterable[Read], mine: SideFiles, other: SideFiles) -> Compared:
     """Whether the other side has the same as that which made these notes."""
     notes = list(dict.fromkeys(notes))
     if reason := _unfollowed(notes, mine):
@@ -114,7 +114,7 @@ def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
     return Compared("", sources, frozenset(uncalled), of_ran)
 
 
-def _unfollowed(notes: list[Read], mine: Side) -> str:
+def _unfollowed(notes: list[Read], mine: SideFiles) -> str:
     """After which of the notes nobody can tell what the process reads; empty if there is none."""
     if not any(note.kind == reads.STARTED for note in notes):
         return "its calls could not be recorded"
