@@ -373,7 +373,7 @@ def test_a_private_import_is_found(tmp_path: Path) -> None:
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
-    files = {"judge/limits.py": "from . import compare", "judge/comparisons.py": "from .limits import moved"}
+    files = {"judge/limits.py": "from . import comparisons", "judge/comparisons.py": "from .limits import moved"}
     assert circles(planted(tmp_path, files)) == ["judge/comparisons", "judge/limits"]
 
 
