@@ -101,7 +101,7 @@ def ftgate_instead(run: Run) -> Callable[[Phase], Instead] | None:
 
 @_hookspec
 def ftgate_amend(run: Run, group: Group) -> Callable[[Row], Verdict] | None:
-    """What makes the final verdict of a judged row of this test; each gets the row as the one before left it."""
+    """What makes the final verdict of a judged row of this test; hooks are chained."""
 
 
 @_hookspec

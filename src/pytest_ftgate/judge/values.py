@@ -174,7 +174,7 @@ class Values:
         }
 
     def by_order(self, name: str) -> ByRound:
-        """Round -> value by the name that a recording has it under."""
+        """Values per round, by stored metric name."""
         read = self._read_in_test if name in OF_THE_TEST else self._read
         if name not in read:
             if derive := _DERIVED.get(name):

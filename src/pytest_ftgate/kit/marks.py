@@ -28,7 +28,7 @@ if sys.platform == "linux":
 
 MARK: Final = "FTGATE_LAUNCH"
 TOOL: Final = 0
-"""The count of what is no launch: uv, git, the steps of a build."""
+"""Number 0: helper processes (uv, git, builds)."""
 _PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.([0-9a-f]{6})-(\d+)")
 _BITS: Final = 20
 _LOW: Final = (1 << _BITS) - 1

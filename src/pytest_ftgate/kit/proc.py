@@ -73,7 +73,7 @@ UNBORN: Final = Account(0, 0, 0, 0)
 
 
 class Proc:
-    """What the kernel tells about other processes. Of one that is gone it is None or empty. Raises PermissionError.
+    """What the kernel tells about other processes; None or empty if the process has exited. Raises PermissionError.
 
     The files read in each sample are kept open, as long as there are not too many threads.
     """

@@ -74,7 +74,7 @@ class Request(Struct, frozen=True, kw_only=True):
     reference: bool = False
     """A change is compared with it. It is started and measured like any other."""
     copies: tuple[str, ...] = ()
-    """Modules of the project that are installed as copies: a folder of its sources does not hide them."""
+    """Modules of the project that are imported from site-packages even if its source folder is on sys.path."""
     reads: str = ""
     """A file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then."""
     observers: tuple[str, ...] = ()

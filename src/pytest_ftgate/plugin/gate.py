@@ -45,7 +45,7 @@ LETTERS: Final[Mapping[Outcome, str]] = {
     "xpassed": "X",
 }
 FAILED = "failed"
-"""In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
+"""Marks a strict XPASS: pytest counts and shows it as any other failure."""
 
 
 class Gate:

@@ -817,7 +817,7 @@ def worst_first(report: Report) -> list[Row]:
 
 
 def place(report: Report, row: Row) -> tuple[bool, int, bool, float]:
-    """Where a cell is said: those that fail first, then by decision; of those that fail the slower, then the worse."""
+    """Sort key of a cell: failures first, then by decision; among failures the slower, then the worse, first."""
     failing = fails(report, row)
     return not failing, row.verdict.decision.severity, failing and not slower(row), -severity(row) * failing
 

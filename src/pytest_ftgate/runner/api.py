@@ -179,7 +179,7 @@ def load(path: str | Words | dict[str, int], **options: Unpack[LoadOptions]) -> 
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
     `path` may be a list of paths, or a dict of paths and how often each comes. `method` is GET, or POST with a `body`
-    (text or bytes); `headers` is a dict. With `rate` that many requests are sent in a second whatever the answers take.
+    (text or bytes); `headers` is a dict. With `rate`, that many requests are sent each second, however long answers take.
     `generator` is "wrk" or "oha" (default: the first one that is installed; `rate` needs oha).
     """
     return LoadToken(path, dict(options))
@@ -282,7 +282,7 @@ class Declaration:
         return self._scoped("setup", scope)
 
     def add_teardown(self, scope: Any) -> Any:
-        """`@test.teardown`: as `@test.setup`, after the iteration, worker or launch, also where it failed."""
+        """`@test.teardown`: as `@test.setup`, after the iteration, worker or launch, even if it failed."""
         return self._scoped("teardown", scope)
 
     def _scoped(self, what: str, scope: Any) -> Any:
@@ -392,13 +392,13 @@ class Ftgate:
           first of which leads: `{"producer": 8, "writer": 4}`.
         - `reuse` ("pool"): "pool" keeps the workers between iterations, "fresh" starts and joins them in each.
         - `pythons` (the option): a list of targets.
-        - `iterations` (from the variance): the most per launch. `duration` (none): seconds per launch; the body is then
+        - `iterations` (from the variance): the maximum per launch. `duration` (none): seconds per launch; the body is then
           one operation, repeated in iterations of `window` (0.2) seconds.
         - `warmup` (1): iterations before measuring.
-        - `timeout` (60): the most seconds of an iteration.
+        - `timeout` (60): the seconds that an iteration may take.
         - `packages`: requirements to install. `programs`: program -> the command that installs it.
         - `env`: variables, or a list of such dicts, which multiplies the cells.
-        - `pin` (False): each worker on a core of its own. `min_cores`: with fewer the cells are unsupported.
+        - `pin` (False): each worker on a core of its own. `min_cores`: with fewer cores the cells are unsupported.
         """
 
         kwargs: dict[str, Any] = dict(options)
@@ -452,7 +452,7 @@ class Ftgate:
 
         The cells are those of the given executors, `processes` (start methods), `pythons` (targets), `workers`
         (numbers) and `cells` (ids with `*` and `?`, such as "3.14t-threads-*"); all of them by default. A cell that
-        passes all the same fails, unless `strict` is False. May be used several times; of two marks of a cell for one
+        passes anyway fails, unless `strict` is False. May be used several times; of two marks of a cell for one
         decision the first one counts. A wrong argument is an error at collection.
         """
         chosen = {"strict": strict, "pythons": pythons, "workers": workers, "cells": cells}
@@ -463,7 +463,7 @@ class Ftgate:
     def limit(
         self, metric: str, *, margin: Share | None = None, effect: Share | None = None, floor: Share | None = None
     ) -> Callable[[Body], Body]:
-        """What counts as a change of one metric of this test. May be used once per metric.
+        """Limits of one metric of this test. May be used once per metric.
 
         `metric` is a name such as wall, uss or timer.NAME; it gates in this test. A slowdown up to `margin` is not a
         regression, a pass rules out one of `effect` (shares: 0.05 or "5%"), and a difference below `floor` is no change

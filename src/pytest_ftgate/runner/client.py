@@ -21,13 +21,13 @@ class Server:
         return f"Server({self.url!r})"
 
     def get(self, path: str = "/", *, timeout_s: float = 30.0) -> str:
-        """The body of its answer as text. Raises AssertionError for an error as an answer, OSError for none at all."""
+        """The body of its answer as text. Raises AssertionError if the answer is an error, OSError if there is none."""
         return self.request("GET", path, timeout_s=timeout_s)
 
     def post(
         self, path: str, body: str | bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
     ) -> str:
-        """As `get`, of a POST with this body; text is sent as UTF-8."""
+        """Like `get`, for a POST with this body; text is sent as UTF-8."""
         return self.request("POST", path, body, headers, timeout_s=timeout_s)
 
     def request(
@@ -39,7 +39,7 @@ class Server:
         *,
         timeout_s: float = 30.0,
     ) -> str:
-        """As `get`, of a request with any method, body and headers."""
+        """Like `get`, for a request with any method, body and headers."""
         sent = body.encode() if isinstance(body, str) else body
         status, reason, answer = ask(below(self.url, path), timeout_s, method, sent, headers)
         if status >= 400:

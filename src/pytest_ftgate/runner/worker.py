@@ -94,7 +94,7 @@ class Stopwatch:
     def add(self, spent_ns: float) -> None:
         """Add a time that the workload measured itself, in ns, rounded to whole ones.
 
-        Raises TypeError for what is no number, ValueError for one that is not finite.
+        Raises TypeError if it is no number, ValueError if it is not finite.
         """
         if type(spent_ns) is not int:
             from .given import finite
@@ -167,7 +167,7 @@ class Worker:
     def count(self, name: str, n: float = 1) -> None:
         """Add `n` to the counter `name`; reported per second of the measured window.
 
-        Raises TypeError for what is no number, ValueError for one that is not finite.
+        Raises TypeError if it is no number, ValueError if it is not finite.
         """
         try:
             counter = self.counters[name]
@@ -205,7 +205,7 @@ class Worker:
     def peak(self, name: str, value: float) -> None:
         """Keep the largest `value` of `name`, such as a queue's depth, over all workers and iterations of a launch.
 
-        Raises TypeError for what is no number, ValueError for one that is not finite.
+        Raises TypeError if it is no number, ValueError if it is not finite.
         """
         known = self.peaks.get(name)
         try:

@@ -490,7 +490,7 @@ KEPT_UNUSED_S: Final = 30 * 86400.0
 """An environment unused for this long is removed; it is made again when it is needed."""
 _NOT_IMPORTED: Final = (".dist-info", ".data", ".pth", ".libs")
 _HELD_S: Final = 2 * 86400.0
-"""One used more recently stays without its checkout, if it is not bound to that: another may need the same.
+"""One used more recently is kept after its checkout is gone, unless it points into it: another may need the same.
 
 A job of CI gets it from a cache, without the checkouts."""
 
