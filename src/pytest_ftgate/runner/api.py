@@ -179,7 +179,7 @@ def load(path: str | Words | dict[str, int], **options: Unpack[LoadOptions]) -> 
     """The load of `@ftgate.serve`: requests for `path` over `connections` (10) at once.
 
     `path` may be a list of paths, or a dict of paths and how often each comes. `method` is GET, or POST with a `body`
-    (text or bytes); `headers` is a dict. With `rate`, that many requests are sent each second, however long answers take.
+    (text or bytes); `headers` is a dict. With `rate`, that many are sent each second, however long answers take.
     `generator` is "wrk" or "oha" (default: the first one that is installed; `rate` needs oha).
     """
     return LoadToken(path, dict(options))
@@ -392,8 +392,8 @@ class Ftgate:
           first of which leads: `{"producer": 8, "writer": 4}`.
         - `reuse` ("pool"): "pool" keeps the workers between iterations, "fresh" starts and joins them in each.
         - `pythons` (the option): a list of targets.
-        - `iterations` (from the variance): the maximum per launch. `duration` (none): seconds per launch; the body is then
-          one operation, repeated in iterations of `window` (0.2) seconds.
+        - `iterations` (from the variance): the maximum per launch. `duration` (none): seconds per launch; the body is
+          then one operation, repeated in iterations of `window` (0.2) seconds.
         - `warmup` (1): iterations before measuring.
         - `timeout` (60): the seconds that an iteration may take.
         - `packages`: requirements to install. `programs`: program -> the command that installs it.
