@@ -55,7 +55,7 @@ def test_there_is_no_run(folder: Path, ftgate: Ftgate) -> None:
         (["missing.json"], "", "missing.json: cannot be read: No such file or directory; name a file"),
         (["/dev/zero"], "", "/dev/zero: cannot be read: it is not a regular file; name a file"),
         (["run.json"], "{", "run.json is not JSON"),
-        (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 5"),
+        (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 6"),
         (["run.json", "--to", "jsn:x"], "{}", "--to takes "),
         (["run.json", "--to", "json:"], "{}", "--to takes "),
     ],

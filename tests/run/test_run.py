@@ -269,9 +269,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     seen: list[Comparison] = []
     predict = prediction.predict
 
-    def spy(comparison: Comparison, moved: float) -> MetricVerdict:
+    def spy(comparison: Comparison, moved: float, commit: bool) -> MetricVerdict:
         seen.append(comparison)
-        return predict(comparison, moved)
+        return predict(comparison, moved, commit)
 
     monkeypatch.setattr(prediction, "predict", spy)
     project.paired = False
