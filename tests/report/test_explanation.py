@@ -26,7 +26,7 @@ def test_each_thing_that_changed_has_a_sentence_the_causes_first() -> None:
         "of the workers' time running 61 % -> 92 % and asleep (I/O, sleep) 38 % -> 7 %",
         "cores kept busy: 1.21 -> 1.93",
     )
-    waits = "waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time"
+    waits = "waits for src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time"
     assert explained(WAITING) == (f"{waits}, held at src/words/cache.py:40 in refill",)
 
 

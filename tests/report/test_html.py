@@ -289,6 +289,11 @@ def test_an_interval_that_tells_nothing_is_not_plotted() -> None:
     assert plots.cells_data([row], lambda _: False)[0]["wall"] == {"value": 1e6, "interval": None, "was": None}
 
 
+def test_a_run_that_records_says_what_to_do_next() -> None:
+    text = words(rendered(built(tables=grid(), updates=("4 recorded in baselines/: git add baselines",))))
+    assert "Baselines 4 recorded in baselines/: git add baselines" in text
+
+
 def test_a_partial_report_says_so_before_all_else() -> None:
     text = words(rendered(built(tables=grid(), partial="interrupted by Ctrl-C <now>")))
     assert "4 of 4 decided so far, nothing regressed This report is partial. interrupted by Ctrl-C" in text

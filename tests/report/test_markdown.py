@@ -91,7 +91,7 @@ EVERY_VERDICT = r"""
 - `3.14t-threads-w8`: **lock\_wait +4.1 points (+2.0 to +6.2): 31.2 %, was 27.1 %;
 ====
  scaling -12.3 % (-15.3 to -9.3): 1.72x, was 1.96x**
-  - why: waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time, held at src/words/cache.py:40 in refill
+  - why: waits for src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time, held at src/words/cache.py:40 in refill
   - wall +0.4 % (-0.8 to +1.6), passed: 7.03 ms, was 7.00 ms
 ====
 ; judged by stored figures (no git here)

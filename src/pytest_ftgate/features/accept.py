@@ -160,24 +160,27 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
     The cell is accepted where nothing worse is left: what else regressed or is broken still decides, and what became
-    worse than was accepted, by all of its interval: the same change, measured again, has another estimate.
+    worse than was accepted. Where only its interval reaches down to that it is inconclusive: the same change, measured
+    again, has another estimate.
     """
     known = [each for each in acceptances if matches(each.cells, nodeid)]
     judged: list[MetricVerdict] = []
     found: list[Acceptance] = []
     for each in verdict.metrics:
         of_metric = [one for one in known if one.metric == each.metric] if each.acceptable else []
-        acceptance = next((one for one in of_metric if one.most is None or at_least_worse(each) <= one.most), None)
-        if acceptance is None:
-            less: tuple[Reason, ...] = ()
-            if of_metric:
-                largest = max(of_metric, key=lambda one: one.most or 0.0)
-                less = (Reason(code=Why.ACCEPTED_LESS, name=largest.commit, limit=_limit(each, largest.most or 0.0)),)
-            judged.append(msgspec.structs.replace(each, reasons=(*each.reasons, *less)))
-            continue
-        why = (Reason(code=Why.ACCEPTED, name=acceptance.commit, text=acceptance.reason),)
-        judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reasons=why, beyond=False))
-        found.append(acceptance)
+        acceptance = next((one for one in of_metric if one.most is None or worse(each) <= one.most), None)
+        if acceptance is not None:
+            why = (Reason(code=Why.ACCEPTED, name=acceptance.commit, text=acceptance.reason),)
+            judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reasons=why, beyond=False))
+            found.append(acceptance)
+        elif of_metric:
+            largest = max(of_metric, key=lambda one: one.most or 0.0)
+            most = largest.most or 0.0
+            less = Reason(code=Why.ACCEPTED_LESS, name=largest.commit, limit=_limit(each, most))
+            decision = Decision.INCONCLUSIVE if at_least_worse(each) <= most else each.decision
+            judged.append(msgspec.structs.replace(each, decision=decision, reasons=(*each.reasons, less)))
+        else:
+            judged.append(each)
     if judged == list(verdict.metrics):
         return verdict
     return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))

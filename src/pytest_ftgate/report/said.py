@@ -88,6 +88,7 @@ def now_and_was(judged: MetricVerdict, row: Row) -> str:
     """
     unit, now, was = metrics.row(judged.metric).unit, judged.now, judged.was
     here, there = ("" if each is None else units.of(unit, each, unicode=True) for each in (now, was))
+    here += " a call" * (judged.metric == Metric.GROWTH)
     change = shown = 0.0  # what was judged, and what the two figures show
     if now is not None and was is not None:
         if judged.points is not None:
@@ -337,7 +338,7 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
         )
     for site in explanation.sites:
         held = f", held at {in_project(site.holder)}" if site.holder else ""
-        texts.append(f"waits at {site.name}: {shares(site)} of the workers' time{held}")
+        texts.append(f"waits for {site.name}: {shares(site)} of the workers' time{held}")
     if explanation.shares:
         words = {name: words for name, (_, words) in STATES.items()}
         states = [f"{words.get(each.name, each.name)} {shares(each)}" for each in explanation.shares]

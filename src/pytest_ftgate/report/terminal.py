@@ -276,7 +276,7 @@ def _columns(table: Table, style: Style) -> dict[str, list[str]]:
             every["change"] = ["change", *(wall_change(row, with_ends=style.verbosity > 0) for row in rows)]
             if style.verbosity > 0 or not any(every["change"][1:]):
                 every["interval"] = [interval_head(rows), *(half(wall) if wall else "" for wall in walls)]
-    every["verdict"] = ["verdict", *(row.verdict.decision.value for row in rows)]
+    every["verdict"] = ["verdict", *map(_verdict, rows)]
     if style.verbosity <= 0 and not any(row.figures.lock_wait for row in rows):
         del every[Metric.LOCK_WAIT]
     columns = {
@@ -286,6 +286,14 @@ def _columns(table: Table, style: Style) -> dict[str, list[str]]:
         if sum(len(GAP) + len(texts[0]) for texts in columns.values()) > style.width:
             columns.pop(name, None)
     return columns if rows else {}
+
+
+def _verdict(row: Row) -> str:
+    """`regressed: growth` where no column could show what failed."""
+    decision = row.verdict.decision
+    failed = [each.metric for each in row.verdict.metrics if each.decision is decision and not each.contract]
+    unseen = decision.missed and failed and not any(name in COLUMNS for name in failed)
+    return f"{decision}: {failed[0]}" if unseen else decision.value
 
 
 # ---- what needs attention
