@@ -128,12 +128,6 @@ class TestLimits:
         )
         assert predict(new, [STORED] * 12).decision is Decision.REGRESSED
 
-    def test_a_commit_is_named_first_where_there_is_one(self) -> None:
-        for new, other in ((times(1.0), ", or record on"), (times(1.12), ": stored figures hardly show")):
-            comparison = msgspec.structs.replace(of(new, computing=1.0), recordings=(STORED,), reference=STORED)
-            found = prediction.predict(comparison, commit=True)
-            assert of_metric(found).startswith(f"compare with a commit (--ftgate-against=REV){other}")
-
     def test_one_launch_fails_nothing(self) -> None:
         """Launches of 0.2 ms, with two iterations, of unchanged code: 1.27 to 1.7 times the stored one were seen."""
         for factor in (0.4, 1.0, 1.3, 1.8, 20.0):

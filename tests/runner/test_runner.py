@@ -332,10 +332,10 @@ def test_the_target_sees_a_stub_of_pytest(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("executor", "own"),
     [
-        (SERIAL, ["main_thread"]),
-        (THREADS, ["pipes", "threads"]),
-        (FORK, ["pipes", "processes"]),
-        (TASKS, ["main_thread", "tasks"]),
+        (SERIAL, ["main_thread", "making"]),
+        (THREADS, ["making", "pipes", "threads"]),
+        (FORK, ["making", "pipes", "processes"]),
+        (TASKS, ["main_thread", "making", "tasks"]),
     ],
     ids=lambda value: value.label if isinstance(value, Executor) else "",
 )

@@ -296,8 +296,7 @@ class Judge:
         comparison = self._limited(metric, reading, allowed, final=final)
         if comparison.stored:
             moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
-            asked = reading.basis.why.startswith("--ftgate-against")
-            return prediction.predict(comparison, moved, commit=bool(reading.basis.commit) and not asked)
+            return prediction.predict(comparison, moved)
         judged = decide.by_pairs(comparison)
         if metric != Metric.WALL or Metric.CPU not in reading.comparisons:
             return judged

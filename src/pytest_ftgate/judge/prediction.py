@@ -35,7 +35,7 @@ SMALL_PART = 0.5
 """More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
 
-def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) -> MetricVerdict:
+def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     """The decision from stored recordings.
 
     The unit of replication is the day, with all that was recorded on it. The median of the new launches is compared
@@ -46,7 +46,7 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
     same machine. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
     would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and either the
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
-    `decide.deviation`. `commit` says that the cell can be compared with a commit instead.
+    `decide.deviation`.
 
     Where no run has two launches, nothing shows how far launches of unchanged code lie apart, and nothing is decided. A
     failure needs two new launches beyond its limit.
@@ -79,7 +79,7 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
         decision, code = Decision.SUSPECT, Why.PREDICTED_LIKELY
     elif len(ascending) >= LEAST_SUSPECT:
         decision, code = Decision.INCONCLUSIVE, Why.PREDICTED_OPEN
-        advice = () if more else (_settles(costs, moved, commit),)
+        advice = () if more else (_settles(costs, moved),)
     else:
         decision, code = Decision.INCONCLUSIVE, Why.ONE_LAUNCH
     most = allowed(costs.metric, spread.shown(limit))
@@ -107,9 +107,9 @@ def predict(comparison: Comparison, moved: float = 0.0, commit: bool = False) ->
     )
 
 
-def _settles(costs: Comparison, moved: float, commit: bool) -> Reason:
-    """What decides an open metric: more days that differ as these do, or a quieter machine; `commit`: or a commit."""
-    counts, name = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1), "commit" if commit else ""
+def _settles(costs: Comparison, moved: float) -> Reason:
+    """What decides an open metric: more days that differ as these do, or a quieter machine."""
+    counts = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1)
     for code, others, quiet in (
         (Why.MORE_DAYS, moved, False),
         (Why.OTHER_WORK, 0.0, False),
@@ -120,8 +120,8 @@ def _settles(costs: Comparison, moved: float, commit: bool) -> Reason:
             return _Spread.of(costs, costs.recordings, others, days=days, quiet=quiet).decides()
 
         if decides(counts[-1]):
-            return Reason(code=code, counts=(bisect_left(counts, True, key=decides),), name=name)
-    return Reason(code=Why.TOO_SMALL, name=name)
+            return Reason(code=code, counts=(bisect_left(counts, True, key=decides),))
+    return Reason(code=Why.TOO_SMALL)
 
 
 class _Spread(NamedTuple):

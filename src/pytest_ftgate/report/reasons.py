@@ -46,10 +46,10 @@ WORDS: Final[Mapping[Why, str]] = {
     Why.PREDICTED_OPEN: "the figures of {days} only show a change beyond {limit}",
     Why.ONE_LAUNCH: "{change} by one launch, which may have been disturbed: more time (--ftgate-test-time) or launches "
     "(ftgate_launches) would settle it",
-    Why.MORE_DAYS: "{beside_commit}{record}",
-    Why.OTHER_WORK: "{beside_commit}measure on a quieter machine{and_record}: other work may have moved the times",
-    Why.SCATTER: "{beside_commit}measure on a quieter machine{or_launches}{and_record}: the launches scatter too much",
-    Why.TOO_SMALL: "{only_commit}stored figures hardly show so small a change",
+    Why.MORE_DAYS: "{record}",
+    Why.OTHER_WORK: "measure on a quieter machine{and_record}: other work may have moved the times",
+    Why.SCATTER: "measure on a quieter machine{or_launches}{and_record}: the launches scatter too much",
+    Why.TOO_SMALL: "stored figures hardly show so small a change",
     Why.TIME_NOT_WORSE: "the cell's own time is not worse",
     Why.NO_TIME_WORSE: "no time is known to be worse",
     Why.DOUBT: "in doubt: {text}",
@@ -60,7 +60,6 @@ WORDS: Final[Mapping[Why, str]] = {
 SAID_BY_CHANGE = {Why.BEYOND, Why.BETTER, Why.PREDICTED_WORSE, Why.PREDICTED_BETTER, Why.PREDICTED_LIKELY}
 """The change, its interval and its limit say these, too."""
 WITH_P_VALUE = {Why.BEYOND, Why.BETTER, Why.NOT_HELD}
-COMPARE = "compare with a commit (--ftgate-against=REV)"
 PROBES = {
     "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
     "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
@@ -202,14 +201,6 @@ class _Figures:
     @property
     def or_launches(self) -> str:
         return " or with more launches (--ftgate-test-time)" if self.judged.launches < MOST_LAUNCHES else ""
-
-    @property
-    def beside_commit(self) -> str:
-        return self.name and f"{COMPARE}, or "
-
-    @property
-    def only_commit(self) -> str:
-        return self.name and f"{COMPARE}: "
 
     # -- counts
 
