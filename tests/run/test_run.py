@@ -269,9 +269,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     seen: list[Comparison] = []
     predict = prediction.predict
 
-    def spy(comparison: Comparison, moved: float, commit: bool) -> MetricVerdict:
+    def spy(comparison: Comparison, moved: float) -> MetricVerdict:
         seen.append(comparison)
-        return predict(comparison, moved, commit)
+        return predict(comparison, moved)
 
     monkeypatch.setattr(prediction, "predict", spy)
     project.paired = False
