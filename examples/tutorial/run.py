@@ -27,7 +27,8 @@ PAGE = ROOT / "docs" / "tutorial.md"
 SHA256 = "209d8996e3c57595bee274ff97116d1d73c4980b2fd9a34c7846cd07fd2e1a48"  # of cachelib-0.13.0.tar.gz
 TRIES = 3
 VARIES = (
-    (r"\[[-+\d., ]+\]", ""),  # an interval needs three launches
+    (r"±[\d.]+ %", ""),  # an interval needs three launches
+    (r" \([-+±<\d.%]+\)", ""),  # a difference is shown where it changed
     (r"[<+-]?\b\d[\d.]*(?![\w.]*-)", "#"),  # but not the version in a cell's name
     (r"# /s  ", ""),  # a column that is shown where it changed
     (r"# (ns|µs|ms|s)\b", "# TIME"),
@@ -35,7 +36,7 @@ VARIES = (
     (r"\b(passed|improved|inconclusive)$", "GREEN"),
     (r"dictionary (keys changed|changed size)", "dictionary changed"),
     (r"^advice .*", "advice"),  # depends on the cores that were free
-    (r"^changed ", ""),  # before the first line of several
+    (r"^why ", ""),  # before the first line of several
     (r"(.)\1{3,}", r"\1"),
     (r"\s+", " "),
 )

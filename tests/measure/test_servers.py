@@ -485,7 +485,10 @@ def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
     assert held.waits is not None
     assert len(held.waits.cores) == 3
     assert held.waits.watched_s < held.iteration.wall_ns / 1e9
-    assert sum(held.waits.cores.values()) > 0
+    waits = [held.waits]  # a busy machine leaves the server less than a clock tick of a short hold
+    while not sum(waits[-1].cores.values()) and len(waits) < 10:
+        waits += filter(None, [handle.measure_held(2 * WINDOW_NS, sampled=True).waits])
+    assert sum(waits[-1].cores.values()) > 0
     if not held.waits.unavailable:
         assert held.waits.span_s > 2 * held.waits.watched_s  # three main threads at least
 

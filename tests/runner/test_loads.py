@@ -93,7 +93,8 @@ def test_imports_are_timed_with_what_imported_them(bench: Bench, executor: Execu
     assert slow.importer == "test_workload"
     assert slow.all_ns >= slow.own_ns >= 50_000_000
     own = times["test_workload"]
-    assert own.own_ns <= own.all_ns - slow.all_ns, "what it imports is not its own"
+    rounded_ns = 2  # each is a mean over the workers
+    assert own.own_ns <= own.all_ns - slow.all_ns + rounded_ns, "what it imports is not its own"
     assert "slow_tables" in found.modules
     assert found.lines == ()
 
