@@ -111,6 +111,7 @@ def _head(report: Report) -> str:
 
 def _sections(report: Report) -> Iterator[Section]:
     """What fails or needs attention, in full or in a line a cell; all tests as tables; the run."""
+    undecided = bool(said.undecided(report))  # the head says what the time allowed
     for (passes, _), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
         rows = list(group)
         decision = rows[0].verdict.decision
@@ -122,7 +123,7 @@ def _sections(report: Report) -> Iterator[Section]:
                 pieces.append(Piece((f"- {code(row.cell.nodeid)}: {text(words)}\n", "")))
             yield Section(f"{head}\n\n", tuple(pieces))
         elif decision.needs_attention or not passes:
-            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(report, rows)))
+            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(report, rows, undecided)))
     if report.updates:
         updates = tuple(Piece((f"- {text(line)}\n", "")) for line in report.updates)
         yield Section("\n### Baselines\n\n", updates, named="lines")
@@ -131,7 +132,9 @@ def _sections(report: Report) -> Iterator[Section]:
         tables = []
         for table in report.tables:
             counts = Counter(row.verdict.decision for row in table.rows)
-            tables.append(Piece((_table(report, table), f"\n- {code(table.title)}: {said.counted(counts)}\n", "")))
+            tables.append(
+                Piece((_table(report, table, undecided), f"\n- {code(table.title)}: {said.counted(counts)}\n", ""))
+            )
         yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
     lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
     machines = said.machines(report)
@@ -151,7 +154,7 @@ END = "\n</details>\n"
 # ---- cells
 
 
-def _in_full(report: Report, rows: Sequence[Row]) -> Iterator[Piece]:
+def _in_full(report: Report, rows: Sequence[Row], undecided: bool) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figures, and as its figure with short names."""
     test, run = "", said.by_test(report.rows)
     order = list(map(said.test_of, rows))
@@ -165,7 +168,7 @@ def _in_full(report: Report, rows: Sequence[Row]) -> Iterator[Piece]:
         if block[0].verdict.decision is not Decision.ERROR:  # the others of an error have the same one
             for row in block[1:]:
                 line += f"  - {code(_label(row))}: {text(said.headline(row))}\n"
-        details = "".join(f"  - {each}\n" for each in _details(report, run, block))
+        details = "".join(f"  - {each}\n" for each in _details(report, run, block, undecided))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
         few = said.cells(code(_short_name(label)) for label in said.names(block))
@@ -177,7 +180,7 @@ def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(report: Report, run: said.Tests, block: Sequence[Row]) -> Iterator[str]:
+def _details(report: Report, run: said.Tests, block: Sequence[Row], undecided: bool) -> Iterator[str]:
     """What is beneath the figure of a block: why, other metrics, reasons, the reference, how to repeat it."""
     row = block[0]
     found, line = said.finding(*block), said.in_one_line(row)
@@ -190,7 +193,7 @@ def _details(report: Report, run: said.Tests, block: Sequence[Row]) -> Iterator[
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):
         yield text(whose)
-    yield from map(text, said.shortfalls(report, [row]))
+    yield from map(text, [] if undecided else said.shortfalls([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     beside = [found.against and f"against {found.against}", by]
     if said.against(report) and row.verdict.basis == "paired":  # the head says it
@@ -216,7 +219,7 @@ def _output(row: Row) -> str:
 # ---- tables
 
 
-def _table(report: Report, table: Table) -> str:
+def _table(report: Report, table: Table, undecided: bool) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
     columns = {
         "cell": [code(_label(row), in_table=True) for row in table.rows],
@@ -243,7 +246,7 @@ def _table(report: Report, table: Table) -> str:
             why.setdefault(f"{row.verdict.decision}: {text(said.in_one_line(row))}", []).append(code(_label(row)))
         elif reason := said.uncompared(row.verdict):
             why.setdefault(f"passed: {text(reason)}", []).append(code(_label(row)))
-    remarks = list(map(text, said.shortfalls(report, table.rows)))
+    remarks = list(map(text, [] if undecided else said.shortfalls(table.rows)))
     remarks += [f"{', '.join(cells)} {reason}" for reason, cells in why.items()]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
 

@@ -219,8 +219,8 @@ class Reason(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `change` and `limit` are as `ratio` or `points` is; of the cost of a probe they are times. `level` is the one at
     which the p-value was tested. `counts` are numbers of launches, rounds or days, each before the number that it is
-    of. `seconds` is the time that what would settle it takes. `name` is that of a side, a cell, a value or a commit, or
-    `commit` where one can be compared with instead; `text` was said elsewhere.
+    of. `seconds` is the time that what would settle it takes. `name` is that of a side, a cell, a value or a commit;
+    `text` was said elsewhere.
     """
 
     code: Why

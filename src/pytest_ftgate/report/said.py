@@ -473,16 +473,11 @@ def ratios_of_rounds(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def shortfalls(report: Report, rows: Iterable[Row]) -> list[str]:
-    """What the cells that were left open say about their time: of each option the one that wants most of it.
-
-    Nothing where the run fails by it, because its last line says it.
-    """
+def shortfalls(rows: Iterable[Row]) -> list[str]:
+    """What the cells that were left open say about their time: of each option the one that wants most of it."""
     short = grouped(
         (row.shortfall.option, row.shortfall) for row in rows if row.verdict.decision.wants_time and row.shortfall
     )
-    if not short or undecided(report):
-        return []
     return [shortfall_text(max(each, key=lambda one: one.wanted_s)) for each in short.values()]
 
 

@@ -38,7 +38,8 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     blocks = [] if verbosity < 0 else [_header(report, style)]
     unmeasured = [table for table in report.tables if style.verbosity <= 0 and _is_unmeasured(table)]
     together = unmeasured if len(unmeasured) > 1 else []
-    blocks += [_table(report, table, style) for table in report.tables if table not in together]
+    run, undecided = said.by_test(report.rows), bool(said.undecided(report))
+    blocks += [_table(report, table, style, run, undecided) for table in report.tables if table not in together]
     blocks.append(_unmeasured(together, style))
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
@@ -156,7 +157,8 @@ def _failed(report: Report, style: Style) -> list[str]:
 # ---- the table of a test
 
 
-def _table(report: Report, table: Table, style: Style) -> list[str]:
+def _table(report: Report, table: Table, style: Style, run: said.Tests, undecided: bool) -> list[str]:
+    """A test; `undecided`: the last line says what the time allowed."""
     # The title, how many cells were decided, which the last line says of the only test, and what `ratio` refers to at
     # the right end of the line that has room.
     columns = _columns(table, style)
@@ -181,7 +183,6 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
 
     # The cells that need attention, worst first.
     below: list[str] = []
-    run = said.by_test(report.rows)
     for decision in Decision:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if not rows:
@@ -214,7 +215,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         ("judged by", _once(table, basis)),
         ("ratio", said.ratios_of_rounds(table.rows) if style.verbosity > 0 else []),
         ("blank", [BLANK] if blank and style.verbosity > 0 else []),
-        ("budget", said.shortfalls(report, table.rows)),
+        ("budget", [] if undecided else said.shortfalls(table.rows)),
         ("hint", _hints(table)),
         ("machine", dict.fromkeys(conditions)),
     )

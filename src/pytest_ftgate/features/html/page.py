@@ -227,11 +227,12 @@ def _tests(report: Report) -> Iterator[Said]:
     tables: dict[str, list[Table]] = {}
     for table in report.tables:
         tables.setdefault(said.test_of(table.rows[0]) if table.rows else table.title, []).append(table)
+    undecided = bool(said.undecided(report))  # the headline says what the time allowed
     for number, (title, of_test) in enumerate(tables.items(), start=1):
         rows = [row for table in of_test for row in table.rows]
         notes = [table.note for table in of_test if table.note]
         notes += [f"ratio of {text}" for text in said.ratios_of_rounds(rows)]
-        notes += said.shortfalls(report, rows)
+        notes += [] if undecided else said.shortfalls(rows)
         notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.uncompared(row.verdict))]
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         columns = {head: texts for head, texts in _columns(rows).items() if any(text for text, _ in texts)}
