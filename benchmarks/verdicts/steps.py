@@ -1,0 +1,185 @@
+"""Where the wall clock of a run goes, step by step.
+
+    python benchmarks/verdicts/steps.py [--only GLOB ...] [--source CHECKOUT] [--bars]
+
+Each case is a run of the product on a fresh project with a workload of `commits.py`: four or sixteen cells, recorded,
+compared with a commit that differs in a comment, or measured for `ftgate decide`, which compares nothing. A thread
+looks at the stack of the controller every 4 ms. A look counts for the innermost function that belongs to a step, with
+all the time since the look before it. The table shows seconds. Below it are the gaps: the spans of 20 ms and more that
+belong to no step, by their function. With `--bars` each case has a line on which a letter is half a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+
+LOOK_S = 0.004
+GAP_S = 0.02
+LETTER_S = 0.5
+PACKAGE = "/pytest_ftgate/"
+CASES = {
+    "record": ("--ftgate-update=new",),
+    "pairs": ("--ftgate-against=HEAD~1", "-oftgate_unchanged=measure"),
+    "decide": (),
+}
+SIXTEEN = 'threads, processes=["fork", "spawn"], interpreters, workers=[1, 2]'
+LAUNCHERS = "measure/launchers/"
+KINDS = {"cold": "warm-up", "checked cold": "warm-up", "warmup": "warm-up", "check": "comparing results"}
+CALLS = {"start": "starting", "ready": "importing", "close": "ending", "finish": "ending", "kill": "ending"}
+"""Steps by the methods of what starts launches and tells them what to do."""
+FOLDERS = {
+    "targets/environments": "installing",
+    "run/sides/": "checking out",
+    "kit/git": "checking out",
+    "targets/": "checking",
+    "run/libraries": "checking",
+    "features/unchanged/": "checking",
+    "measure/conditions": "the machine's speed",
+    "kit/waiting": "waiting",
+    "judge/": "judging",
+    "stats/": "judging",
+    "run/folder": "storing",
+    "run/stored": "storing",
+    "store/": "storing",
+    "report/": "reporting",
+    "run/rows": "reporting",
+    "features/": "reporting",
+}
+"""Steps by the place of a file in the package: the first that fits."""
+GROUPS = {"_growth_launch": "growth", "_shared": "empty workload", "measure_memory": "memory"}
+"""Functions of the memory round by the launches that they are for: the innermost counts."""
+
+
+def step_of(frame: FrameType | None) -> str:
+    """The step that a stack belongs to; where it belongs to none, `in` the innermost function of the package."""
+    step = innermost = group = ""
+    while frame is not None:
+        _, _, file = frame.f_code.co_filename.rpartition(PACKAGE)
+        name, values = frame.f_code.co_name, frame.f_locals
+        if PACKAGE in frame.f_code.co_filename and not file.startswith("plugin/"):
+            innermost = innermost or f"in {name}, {file}"
+            if not step and file.startswith(LAUNCHERS):
+                step = CALLS.get(name, "")
+                if name == "iteration":
+                    step = KINDS.get(values["kind"], "iterations")
+                elif name == "measure_held":
+                    step = "held" if values["sampled"] else "held unsampled"
+                elif name == "barrier":
+                    step = "barriers of growth" if values["collects"] else "barriers"
+                request = values.get("request") or getattr(values.get("self"), "request", None)
+                role = getattr(request, "role", "own")
+                group = group or {"own": "", "empty": ""}.get(role, role)
+            group = group or (GROUPS.get(name, "") if file == "measure/memory_round.py" else "")
+            step = step or next((step for folder, step in FOLDERS.items() if file.startswith(folder)), "")
+        frame = frame.f_back
+    if step in (*CALLS.values(), *KINDS.values(), "iterations") or group:
+        step = f"{group or 'timing'}: {step or innermost}"
+    return step or innermost or "pytest"
+
+
+def watch(out: str, arguments: Sequence[str]) -> int:
+    """Run pytest in this process, and write its looks: the step of each, and the seconds since the beginning."""
+    import pytest
+
+    main, over, began_s = threading.main_thread().ident or 0, threading.Event(), time.monotonic()
+    looks: list[tuple[str, float]] = []
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            looks.append((step_of(sys._current_frames()[main]), time.monotonic() - began_s))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    code = int(pytest.main([*arguments]))
+    over.set()
+    watcher.join()
+    Path(out).write_text(json.dumps(looks), encoding="utf-8")
+    return code
+
+
+def spans(looks: Sequence[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+    """Each step with its seconds, in their order."""
+    ended_s = 0.0
+    for name, group in groupby(looks, lambda look: look[0]):
+        last_s = [at_s for _, at_s in group][-1]
+        yield name, last_s - ended_s
+        ended_s = last_s
+
+
+def measured(case: str, source: Path) -> list[tuple[str, float]]:
+    """The spans of one run."""
+    import commits
+
+    what, cells = case.split()
+    workload = commits.by_name()["four unchanged cells"]()
+    if cells == "16":
+        test = workload.test.replace('threads, processes=["fork"], workers=2', SIXTEEN)
+        workload = replace(workload, test=test.replace("import ftgate,", "import ftgate, interpreters,"))
+    with tempfile.TemporaryDirectory(prefix="ftgate-steps-") as name:
+        root, looks = commits.committed(Path(name), workload), Path(name) / "looks.json"
+        words = [
+            "env",
+            f"PYTHONPATH={source / 'src'}",
+            sys.executable,
+            __file__,
+            "--watch",
+            looks,
+            *commits.OPTIONS[:4],
+        ]
+        commits.ended([*words, *CASES[what], "test_work.py"], root)
+        return [*spans(json.loads(looks.read_text(encoding="utf-8")))]
+
+
+def main() -> None:
+    """Print the table, the gaps and the bars."""
+    if sys.argv[1:2] == ["--watch"]:
+        sys.exit(watch(sys.argv[2], sys.argv[3:]))
+    import page
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="extend", nargs="+", default=[], metavar="GLOB", help="such as 'record 4'")
+    parser.add_argument("--source", type=Path, default=page.ROOT, metavar="CHECKOUT")
+    parser.add_argument("--bars", action="store_true")
+    options = parser.parse_args()
+    names = [f"{what} {cells}" for what in CASES for cells in (4, 16)]
+    cases = [name for name in names if any(fnmatchcase(name, each) for each in options.only or ["*"])]
+    found = {case: measured(case, options.source) for case in cases}
+    totals = {case: Counter[str]() for case in cases}
+    gaps = Counter[tuple[str, str]]()
+    for case, parts in found.items():
+        for step, seconds in parts:
+            gap = step.startswith("in ") or ": in " in step or step == "pytest"
+            totals[case]["no step" if gap else step] += seconds
+            gaps[step, case] += seconds if gap and seconds >= GAP_S else 0.0
+    steps = sorted(
+        {step for each in totals.values() for step in each},
+        key=lambda step: -max(each[step] for each in totals.values()),
+    )
+    rows = [[step, *(f"{totals[case][step]:.2f}" for case in cases)] for step in steps]
+    page.show(__file__, ("step", *cases), [*rows, ["all", *(f"{each.total():.1f}" for each in totals.values())]])
+    print("\ngaps of 20 ms and more, seconds in all:")
+    for (step, case), seconds in gaps.most_common():
+        print(f"{seconds:8.2f} {case:10} {step}" if seconds else "", end="\n" if seconds else "")
+    for case in cases if options.bars else ():
+        print(f"\n{case}: each letter begins a step and is {LETTER_S} s, '.' goes on")
+        at_s, drawn = 0.0, ""
+        for step, seconds in found[case]:
+            at_s += seconds
+            drawn += (step.rpartition(": ")[2][0] + "." * 10000)[: max(0, round(at_s / LETTER_S) - len(drawn))]
+        print(drawn)
+
+
+if __name__ == "__main__":
+    main()
