@@ -32,7 +32,7 @@ class Sides:
     """Two checkouts, two targets, and environments that are made by a script."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.targets = Targets(RunFolder(root), (), Quiet(), Spent(time.monotonic))
+        self.targets = Targets(RunFolder(root), (("$", "make"),), Quiet(), Spent(time.monotonic))
         self.both = [Checkout(label=name, commit="", root=str(root / name)) for name in ("old", "new")]
         group = group_of("threads")
         (one,) = group.cells
@@ -77,12 +77,37 @@ def test_both_sides_are_made_at_once_and_each_environment_once(sides: Sides) -> 
     assert len(sides.made) == 4
 
 
+def test_all_are_made_at_once_where_no_step_writes_into_the_folder(sides: Sides) -> None:
+    met = threading.Barrier(4)
+
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        met.wait(30)
+
+    sides.make, sides.targets.install = make, (("numpy",),)
+    sides.targets.make_all(sides.group, sides.both)
+    assert len(set(sides.made)) == 4
+
+
 def test_two_sides_in_one_folder_follow_each_other(sides: Sides) -> None:
     """Two versions of a distribution, or two interpreters, have the same files."""
     old = sides.both[0]
     sides.targets.make_all(sides.group, [old, msgspec.structs.replace(old, install=("numpy==2.1.0",))])
     assert len(sides.made) == 4
     assert len({thread for _, thread in sides.made}) == 1
+
+
+def test_a_build_is_tested_once_for_all_sides(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = []
+
+    def patterns_hold(key: str, *_: object, **__: object) -> str:
+        tested.append(key)
+        return "nothing may be read"
+
+    monkeypatch.setattr(threads, "patterns_hold", patterns_hold)
+    for side in sides.both:
+        found = sides.targets.prepared(sides.cell(0), sides.group.spec, side)
+        assert found.waits_unavailable == "nothing may be read"
+    assert len(tested) == 1
 
 
 def test_what_fails_is_said_of_its_own_target_and_tried_once(sides: Sides) -> None:

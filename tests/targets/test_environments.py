@@ -32,6 +32,7 @@ from pytest_ftgate.targets.environments import (
     environment_folder,
     find_environments,
     inputs_of,
+    leaves_no_files,
     missing_hint,
     rebuild_hint,
     required_python,
@@ -487,6 +488,30 @@ def test_variables_of_a_build_belong_to_what_it_is_made_of_and_reach_it(maker: M
     before = _identity(made.parent.parent / "pyvenv.cfg")
     assert maker.given({"SCM": "1.1"}, EDITABLE) == made
     assert _identity(made.parent.parent / "pyvenv.cfg") == before
+
+
+@pytest.mark.parametrize(
+    ("tables", "steps", "apart"),
+    [
+        ('build-backend = "hatchling.build"', EDITABLE, True),
+        ('build-backend = "hatchling.build"', COPY, True),
+        ('build-backend = "hatchling.build"', (*EDITABLE, ("$", "make")), False),
+        ('build-backend = "hatchling.build"', (("-e", "other"),), False),
+        ('build-backend = "hatchling.build"', (("-r", "local.txt"),), False),
+        ('build-backend = "hatchling.build"\n[tool.hatch.build.hooks.vcs]\nversion-file = "v.py"', EDITABLE, False),
+        ('build-backend = "setuptools.build_meta"', EDITABLE, False),
+        ('build-backend = "setuptools.build_meta"', (("numpy",),), True),
+        ("", EDITABLE, False),
+        ("", (), True),
+    ],
+)
+def test_builds_that_write_nothing_into_their_folder_can_run_at_once(
+    tmp_path: Path, tables: str, steps: Steps, apart: bool
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[build-system]\n{tables}\n", encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "local.txt").write_text("./other\n", encoding="utf-8")
+    assert leaves_no_files(steps, tmp_path) == apart
 
 
 def test_default_install_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:

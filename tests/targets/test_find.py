@@ -198,6 +198,16 @@ def test_a_hanging_interpreter_is_an_error(tmp_path: Path, monkeypatch: pytest.M
         describe(str(path), found="PATH")
 
 
+def test_an_interpreter_is_started_once_for_each_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threaded = real("3.14t")
+    starts = tmp_path / "starts"
+    shim = executable(tmp_path / "python3.14t", f'echo >> {starts}\nexec "{threaded.executable}" "$@"')
+    monkeypatch.setenv("PATH", str(shim.parent))
+    for spec in ("3.14t", "3.14t", f"{shim}[gil=on]", f"{shim}[gil=on]"):
+        find_interpreter(parse_target(spec))
+    assert len(starts.read_text(encoding="utf-8").splitlines()) == 2
+
+
 def test_a_description_says_how_it_was_built(tmp_path: Path) -> None:
     facts = (
         '{"executable": "x", "base_executable": "x", "version": "3.14.7",'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -90,6 +90,8 @@ class Targets:
         self._lookups: dict[_Key, TargetLookup] = {}
         self._made: dict[_Key, Path | FtgateError] = {}
         """What `make_all` has made, or why it could not."""
+        self._waits_unavailable: dict[str, str] = {}
+        """Why the wait states of a build's threads cannot be told apart; empty if they can."""
         self._told = threading.Lock()
 
     def build(self, cell: Cell, spec: Spec) -> str:
@@ -131,7 +133,7 @@ class Targets:
     def make_all(self, group: Group, sides: Iterable[Checkout]) -> None:
         """Make the environments of several sides at once; `lookup` says what fails.
 
-        Those of one folder follow each other: a build writes into the folder that it builds.
+        Those of one folder follow each other where a build may write into the folder that it builds.
         """
         if self.scripted:
             return
@@ -141,32 +143,36 @@ class Targets:
         )
         stopped = threading.Event()
 
-        def make(there: list[Checkout], ended: threading.Event) -> None:
+        def make(chain: list[tuple[Checkout, Target]], ended: threading.Event) -> None:
             try:
-                for side, cell in product(there, cells):
-                    target, requires = target_of(cell, side), spec.packages
-                    key = _key(target, requires, side)
-                    if key in self._lookups or key in self._made or stopped.is_set():
-                        continue
+                for side, target in chain:
+                    if stopped.is_set():
+                        return
                     with contextlib.suppress(InterpreterNotFound, OSError, _Stopped):  # `lookup` finds these again
                         interpreter = find.find_interpreter(target)
                         if not describe.settings_unsupported(interpreter, target.settings):
+                            key = _key(target, spec.packages, side)
                             try:
-                                self._made[key] = self._environment(interpreter, target, requires, side, stopped)
+                                self._made[key] = self._environment(interpreter, target, spec.packages, side, stopped)
                             except FtgateError as error:
                                 self._made[key] = error
             finally:
                 ended.set()
 
-        folders: dict[str, list[Checkout]] = {}
-        for side in sides:
-            folders.setdefault(side.root, []).append(side)
+        chains: dict[tuple[str, str], list[tuple[Checkout, Target]]] = {}
+        for side, cell in product(sides, cells):
+            target = target_of(cell, side)
+            key = _key(target, spec.packages, side)
+            if key not in self._lookups and key not in self._made:
+                with contextlib.suppress(FtgateError):  # `lookup` finds it again
+                    apart = environments.leaves_no_files(self._install(side, spec.packages), side.project)
+                    chains.setdefault((side.root, target.spec if apart else ""), []).append((side, target))
         # Not by joining them: before Python 3.13 a thread counts as ended once Ctrl-C has interrupted a join of it.
-        ends = [threading.Event() for _ in folders]
+        ends = [threading.Event() for _ in chains]
         try:
-            for there, ended in zip(folders.values(), ends, strict=True):
+            for chain, ended in zip(chains.values(), ends, strict=True):
                 # A daemon: a side that waits for another process must not hold up the end of this one.
-                threading.Thread(target=make, args=(there, ended), daemon=True).start()
+                threading.Thread(target=make, args=(chain, ended), daemon=True).start()
             for ended in ends:
                 while not ended.wait(1.0):  # a signal that another thread receives ends no wait
                     pass
@@ -177,7 +183,6 @@ class Targets:
             raise
 
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
-        self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
         try:
             interpreter = find.find_interpreter(target)
         except InterpreterNotFound as missing:
@@ -197,12 +202,24 @@ class Targets:
             environment=describe.environment_variables(target.settings),
             copies=environments.copied_modules(python, self.folder.root if checkout is None else checkout.project),
         )
-        # Why the wait states of its threads cannot be told apart; empty if they can.
-        self.listener.advance(interpreter.name, "checking the interpreter", 0, 0, None)
         build = f"{prepared.key}{'-gil-' + target.settings.gil if target.settings.gil else ''}"
-        selftests, environment = self.folder.path / "selftests", prepared.environment
-        unavailable = threads.patterns_hold(build, prepared.python, selftests, environment=environment)
-        return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
+        if build not in self._waits_unavailable:
+
+            def test(python: str, environment: Mapping[str, str] | None) -> str:
+                self.listener.advance(interpreter.name, "checking the interpreter", 0, 0, None)
+                return threads.self_test(python, environment)
+
+            self._waits_unavailable[build] = threads.patterns_hold(
+                build, prepared.python, self.folder.path / "selftests", environment=prepared.environment, test=test
+            )
+        return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=self._waits_unavailable[build]))
+
+    def _install(self, checkout: Checkout | None, requires: tuple[str, ...]) -> environments.Steps:
+        """What is installed for a side. Raises FtgateError if the file that says it cannot be read."""
+        root = self.folder.root
+        project = root if checkout is None else checkout.project
+        steps = environments.default_install(project) if self.install is None else self.install
+        return steps_of(steps, root, checkout, requires)
 
     def _environment(
         self,
@@ -216,8 +233,7 @@ class Targets:
         root = self.folder.root
         project = root if checkout is None else checkout.project
         side = "" if checkout is None else f", {checkout.label}"
-        install = environments.default_install(project) if self.install is None else self.install
-        steps, moved = list[str](), steps_of(install, root, checkout, requires)
+        steps, moved = list[str](), self._install(checkout, requires)
         # What is installed of a commit is the same each time, and so is what fails of it.
         folder = environments.environment_folder(
             interpreter, root=self.folder.path / "envs", project=project, install=moved

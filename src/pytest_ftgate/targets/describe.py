@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Final, get_args
 
@@ -82,14 +83,14 @@ class Facts(Interpreter, frozen=True, kw_only=True):
 
 
 def describe(executable: str, *, found: str, settings: Settings = Settings()) -> Interpreter:
-    """Run `executable` once (twice with a setting that it supports) and return its description.
+    """What `executable` is.
 
     `found` tells how it was found ("by name", "path"). A setting that the build does not support is left out, see
     `settings_unsupported`. Raises InterpreterBroken.
     """
-    facts, wanted = collect(executable), environment_variables(settings)
-    if wanted and not settings_unsupported(facts, settings):
-        facts = collect(executable, wanted)
+    facts = collect(executable)
+    if environment_variables(settings) and not settings_unsupported(facts, settings):
+        facts = collect(executable, settings)
     build = [
         re.sub(r"^GCC\b", "gcc", facts.compiler),
         "PGO" if facts.pgo else "no PGO",
@@ -106,8 +107,9 @@ def describe(executable: str, *, found: str, settings: Settings = Settings()) ->
     return Interpreter(**{name: getattr(facts, name) for name in Interpreter.__struct_fields__} | described)
 
 
-def collect(executable: str, environment: dict[str, str] | None = None) -> Facts:
-    """The facts about `executable`, run with `environment` added to a scrubbed one.
+@cache
+def collect(executable: str, settings: Settings = Settings()) -> Facts:
+    """The facts about `executable`, run with the variables of these settings: once in a process.
 
     Raises InterpreterBroken if it does not start, exits with an error, hangs or writes something else.
     """
@@ -116,7 +118,7 @@ def collect(executable: str, environment: dict[str, str] | None = None) -> Facts
         try:
             done = subprocess.run(
                 [executable, "-P", "-s", "-c", _COLLECTOR, output],
-                env={**scrubbed_environment(), **(environment or {})},
+                env=scrubbed_environment() | environment_variables(settings),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

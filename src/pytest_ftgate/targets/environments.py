@@ -92,6 +92,8 @@ SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
 """The environment variable from which setuptools-scm, and hatch-vcs by it, takes a project's version, not from git."""
 _NEVER_EDITABLE: Final = ("meson-python", "mesonpy", "sipbuild.api")
 """Build backends that build an editable install again when it is imported, or make none."""
+_LEAVE_NO_FILES: Final = ("hatchling", "flit_core", "uv_build")
+"""Build backends that write nothing into the folder that they build."""
 
 
 def default_install(project: Path) -> tuple[tuple[str, ...], ...]:
@@ -123,6 +125,16 @@ def _is_package(project: Path, content: dict[str, Any]) -> bool:
     if "build-system" in content or (project / "setup.py").is_file():
         return True
     return "project" in content and "workspace" not in uv and not (project / "uv.lock").is_file()
+
+
+def leaves_no_files(steps: Steps, project: Path) -> bool:
+    """Whether these steps are known to write nothing into a project's folder: their builds can run at once."""
+    tables, _ = _readable(project)
+    backend = str(tables.get("build-system", {}).get("build-backend", ""))
+    hooks = "hooks" in str(tables.get("tool", {}).get("hatch", {})) or (project / "hatch.toml").exists()
+    known = {project.resolve()} if backend.startswith(_LEAVE_NO_FILES) and not hooks else set()
+    built = {path.resolve() for step in steps for path, _ in _paths(project, step) if path.is_dir()}
+    return built <= known and not any(map(is_command, steps))
 
 
 def pyproject(project: Path) -> dict[str, Any]:
