@@ -168,8 +168,8 @@ def misread(root: Path) -> Iterator[str]:
         workflows = {"uses.yml": re.sub(r"NAME/pytest-ftgate@\S+", "./", uses), "steps.yml": as_workflow(action)}
         made = Path(folder, "project")
         subprocess.run(["git", "init", "--quiet", str(made)], check=True)
-        words = ["init", "--ci", "github", str(made)]
-        subprocess.run([sys.executable, "-m", "pytest_ftgate.cli", *words], check=True, capture_output=True)
+        words = ["init", "--ci", "github"]
+        subprocess.run([sys.executable, "-m", "pytest_ftgate.cli", *words], cwd=made, check=True, capture_output=True)
         for path in (*made.glob(".github/workflows/*.yml"), *root.glob("examples/ci/*.yml")):
             workflows[path.name] = path.read_text("utf-8")
         Path(folder, ".github", "workflows").mkdir(parents=True)

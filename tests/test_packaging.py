@@ -14,6 +14,8 @@ import release
 import smoke
 from packaging.version import Version
 
+from pytest_ftgate.model.spec import NEWEST_TESTED
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "pytest_ftgate"
 ADDRESS = "https://code.example.invalid/team/pytest-ftgate"
@@ -141,6 +143,7 @@ def test_the_classifiers_name_what_is_tried() -> None:
     prefix = "Programming Language :: Python :: "
     assert {each.removeprefix(prefix) for each in stated if each.startswith(f"{prefix}3.")} == versions
     assert (f"{prefix}Free Threading" in stated) == any(name.endswith("t") for name in smoke.CONTROLLERS)
+    assert "{}.{}".format(*NEWEST_TESTED) == max(versions, key=Version)
     assert found["requires-python"] == f">={min(versions, key=Version)}"
     assert ("Typing :: Typed" in stated) == (PACKAGE / "py.typed").is_file()
     assert ("Development Status :: 3 - Alpha" in stated) == ("alpha" in (ROOT / "README.md").read_text("utf-8").lower())

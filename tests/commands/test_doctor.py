@@ -62,6 +62,15 @@ def test_the_text() -> None:
     assert to_text(msgspec.structs.replace(DIAGNOSIS, problems=())).endswith("no problems")
 
 
+def test_an_interpreter_newer_than_those_that_are_tested_is_shown_with_a_note() -> None:
+    newer = msgspec.structs.replace(INTERPRETER, version="3.15.0")
+    assert newer.untested.startswith("newer than ")
+    state = msgspec.structs.replace(DIAGNOSIS.targets[0], interpreter=newer)
+    assert f"3.15.0t, free-threaded build, {newer.untested}\n" in to_text(
+        msgspec.structs.replace(DIAGNOSIS, targets=(state,))
+    )
+
+
 def test_a_diagnosis_of_nothing_at_all_exits_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

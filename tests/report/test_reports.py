@@ -130,6 +130,13 @@ def test_terminal_golden(name: str) -> None:
     check_golden(name, terminal.render(report_by_hand.report(), **TERMINALS[name]))
 
 
+def test_the_head_notes_an_interpreter_that_is_newer_than_those_that_are_tested() -> None:
+    report = report_by_hand.report()
+    newer = msgspec.structs.replace(report.interpreters[0], version="3.15.0")
+    text = terminal.render(msgspec.structs.replace(report, interpreters=(newer,)), width=120, color=False, unicode=True)
+    assert re.search(r"^python +3\.15\.0 .* · newer than \d\.\d+, the newest version that", text, re.MULTILINE)
+
+
 def test_every_decision_is_an_outcome_of_pytest_s_with_a_reason() -> None:
     found = {outcome: [each for each in Decision if each.outcome == outcome] for outcome in get_args(Outcome)}
     assert found == {

@@ -181,7 +181,7 @@ def to_text(diagnosis: Diagnosis) -> str:
             rows = {
                 "interpreter": each.executable,
                 "found": each.found,
-                "version": f"{each.implementation} {each.name}, {kind} build",
+                "version": ", ".join(filter(None, (f"{each.implementation} {each.name}, {kind} build", each.untested))),
                 "build": each.build,
                 "GIL": "on" if each.gil_enabled else "off",
                 "JIT": "none" if not each.jit_available else "on" if each.jit_enabled else "off",

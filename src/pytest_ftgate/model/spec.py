@@ -121,6 +121,13 @@ class Interpreter(InterpreterBuild, frozen=True, kw_only=True):
         """`3.14.7t`: the version with the free-threaded build's letter."""
         return self.version + ("t" if self.free_threaded else "")
 
+    @property
+    def untested(self) -> str:
+        """Says that this interpreter is newer than those that the plugin is tested with; else empty."""
+        newer = tuple(map(int, series(self.version).split("."))) > NEWEST_TESTED
+        tested = "{}.{}".format(*NEWEST_TESTED)
+        return f"newer than {tested}, the newest version that pytest-ftgate is tested with" if newer else ""
+
 
 class Param(Struct, frozen=True, kw_only=True):
     """One parametrized argument: its name, and its value as a Python literal, or as `module:qualname` to import."""
@@ -322,6 +329,7 @@ an iteration in seconds (commands), a free port and an empty folder for this lau
 # Targets as users write them: an interpreter and its settings, `3.14t[gil=on]`.
 
 OLDEST: Final = (3, 13)
+NEWEST_TESTED: Final = (3, 14)
 
 _VERSION = re.compile(r"(?P<major>\d+)\.(?P<minor>\d+)(?P<patch>\.\d+(?:(?:a|b|rc)\d+)?)?(?P<threaded>t?)")
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?P<unit>ns|us|µs|ms|s)")

@@ -83,6 +83,7 @@ def _header(report: Report, style: Style) -> list[str]:
         parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]
         parts += ["JIT on"] if interpreter.jit_enabled else []
         parts += ["debug build: times are not representative"] if interpreter.debug else []
+        parts += [interpreter.untested] if interpreter.untested else []
         parts += [interpreter.build, interpreter.executable] if every else []
         entries.append(("" if number else "python", parts))
     found = ((name, style.separator.join(parts)) for name, parts in entries if parts)
