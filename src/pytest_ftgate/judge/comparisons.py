@@ -117,7 +117,8 @@ def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> 
         return middle
     if min(len(own), len(other)) < LEAST_TAIL_ITERATIONS:
         return None
-    return PairedValue(estimators.tail(own), estimators.tail(other), TAIL_ERROR * middle.error)
+    new, reference = (estimators.quantile(side, metrics.TAIL_QUANTILE) for side in (own, other))
+    return PairedValue(new, reference, TAIL_ERROR * middle.error)
 
 
 @lru_cache(maxsize=8192)  # asked for after each round

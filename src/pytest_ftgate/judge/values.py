@@ -59,7 +59,7 @@ class Together:
         self.given = list(samples)
         self._columns: dict[Role, Columns] = {}
         self._values: dict[tuple[Role, ColumnReader], list[float]] = {}
-        self._beside: dict[tuple[Role, Role, ColumnReader, bool], list[list[tuple[int, float, float]]]] = {}
+        self._beside: dict[tuple[Role, Role, ColumnReader], list[list[tuple[int, float, float]]]] = {}
 
     @cached_property
     def samples(self) -> list[Sample | None]:
@@ -89,14 +89,12 @@ class Together:
         }
         return {order: value for order, value in found.items() if math.isfinite(value)}
 
-    def beside(
-        self, at: int, role: Role, other: Role, read: ColumnReader, *, errors: bool = False
-    ) -> list[tuple[int, float, float]]:
+    def beside(self, at: int, role: Role, other: Role, read: ColumnReader) -> list[tuple[int, float, float]]:
         """The rounds of one of the samples in which launches of both roles have values in the same iterations.
 
-        Of each the log of their ratio, and its standard error where that is asked for.
+        Of each the log of their ratio, and its standard error.
         """
-        key = (role, other, read, errors)
+        key = (role, other, read)
         if key not in self._beside:
             sides, rounds = (self.columns(role), self.columns(other)), list[list[int]]()
             rows: tuple[list[int], list[int]] = ([], [])
@@ -109,7 +107,7 @@ class Together:
                 for side, of_side in zip(rows, (first, second), strict=True):
                     side += [of_side[order] for order in rounds[-1]]
             own, beside = (read(side)[index] for side, index in zip(sides, rows, strict=True))
-            shifts = zip(*(each.tolist() for each in estimators.row_shifts(own, beside, errors=errors)), strict=True)
+            shifts = zip(*(each.tolist() for each in estimators.row_shifts(own, beside)), strict=True)
             self._beside[key] = [
                 [(order, shift, error) for order, (shift, error) in zip(orders, shifts) if math.isfinite(shift)]  # noqa: B905
                 for orders in rounds
@@ -223,7 +221,7 @@ class Values:
         """The time with the lock probe over the time without it; None where no lock launch saw an acquisition."""
         if not readers.acquires(self.sample):
             return None
-        beside = self.together.beside(self.at, "locks", "time", times, errors=True)
+        beside = self.together.beside(self.at, "locks", "time", times)
         return _cost([(shift, error) for _, shift, error in beside])
 
     @cached_property
@@ -308,7 +306,7 @@ def _tails_of_control(values: Values) -> ByRound:
         return {}
     # Not over the control's own tail, which would add its noise.
     return {
-        order: estimators.tail(own) / median(control)
+        order: estimators.quantile(own, metrics.TAIL_QUANTILE) / median(control)
         for order, (own, control) in of_rounds(values.iterations(), values.iterations("control")).items()
         if len(own) >= metrics.LEAST_TAIL_ITERATIONS
     }

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Values: TypeAlias = Sequence[float] | Floats
 
-TAIL_QUANTILE = 0.9
-
 
 def neighbours(own: Values, other: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Both sides without the iterations in which either is NaN, so that only neighbours in time are paired."""
@@ -47,15 +45,10 @@ def geometric_mean(values: Sequence[float]) -> float:
 def quantile(values: Values, at: float) -> float:
     """A quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
 
-    A low one shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
+    A low one shows the cost of the code rather than disturbances, a high one lock convoys. Raises ValueError for no
+    iterations.
     """
-    # NumPy's own `quantile` takes 100 us for a few values, and a report asks for some hundred of a cell.
-    ascending = sorted(map(float, values))
-    if not ascending or not all(map(math.isfinite, ascending)):
-        raise ValueError("finite values are needed" if ascending else "at least one value is needed")
-    below, part = divmod(at * (len(ascending) - 1), 1)
-    low, high = ascending[int(below)], ascending[math.ceil(below + part)]
-    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
+    return float(row_quantiles(finite_array(values)[None], at)[0])
 
 
 def row_quantiles(rows: Floats, at: float) -> Floats:
@@ -64,8 +57,7 @@ def row_quantiles(rows: Floats, at: float) -> Floats:
 
     finite = np.isfinite(rows)
     counts = finite.sum(axis=1)
-    filled = counts > 0
-    if not filled.any():
+    if not counts.any():
         return np.full(len(rows), math.nan)
     ascending, every = np.sort(np.where(finite, rows, math.nan), axis=1), np.arange(len(rows))
     place = at * np.maximum(counts - 1, 0)
@@ -77,50 +69,12 @@ def row_quantiles(rows: Floats, at: float) -> Floats:
 
 def row_medians(rows: Floats) -> Floats:
     """The median of the values that are not NaN in each row, and NaN for a row without any."""
-    import numpy as np
-
-    counts = (~np.isnan(rows)).sum(axis=1)
-    if not counts.any():
-        return np.full(len(rows), math.nan)
-    ascending, every = np.sort(rows, axis=1), np.arange(len(rows))
-    upper = counts // 2
-    high = ascending[every, np.minimum(upper, rows.shape[1] - 1)]
-    return np.asarray(np.where(counts % 2, high, (ascending[every, np.maximum(upper - 1, 0)] + high) / 2))
-
-
-def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
-    """A high quantile of one launch's iterations, in their unit, interpolated: unlike a low one, it shows lock convoys.
-
-    Raises ValueError for no iterations.
-    """
-    return quantile(values, at)
+    return row_quantiles(rows, 0.5)
 
 
 def iterations_ratio(own: Values, other: Values) -> float:
     """How much longer one side of a launch takes than the interleaved other side: the ratio of `paired_shift`."""
-    return math.exp(median(walsh_means(_log_ratios(own, other))))
-
-
-def row_shifts(own: Floats, other: Floats, *, errors: bool = False) -> tuple[Floats, Floats]:
-    """For each row of both sides the `paired_shift`, and its standard error if asked for; NaN without any pair.
-
-    Iterations in which either side is NaN are left out.
-    """
-    import numpy as np
-
-    width = min(own.shape[1], other.shape[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(own[:, :width]) - np.log(other[:, :width])
-    known = np.isfinite(logs)
-    counts = known.sum(axis=1)
-    found, within = np.full(len(own), math.nan), np.full(len(own), math.nan)
-    for count in {*counts.tolist()} - {0}:
-        rows = counts == count
-        same = logs[rows][known[rows]].reshape(-1, count)
-        found[rows] = row_medians(walsh_means(same))
-        if errors:
-            within[rows] = _gini_deviations(same) / math.sqrt(count)
-    return found, within
+    return math.exp(paired_shift(own, other)[0])
 
 
 def paired_shift(own: Values, other: Values) -> tuple[float, float]:
@@ -130,17 +84,26 @@ def paired_shift(own: Values, other: Values) -> tuple[float, float]:
     over the root of their number. Iterations without a partner are left out. Raises ValueError for no iterations, or
     one that is not positive.
     """
-    logs = _log_ratios(own, other)
-    return median(walsh_means(logs)), gini_deviation(logs) / math.sqrt(len(logs))
+    shifts, errors = row_shifts(positive_array(own)[None], positive_array(other)[None])
+    return float(shifts[0]), float(errors[0])
 
 
-def _log_ratios(own: Values, other: Values) -> Floats:
+def row_shifts(own: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """The `paired_shift` of each row; NaN without any pair. Iterations in which either side is NaN are left out."""
     import numpy as np
 
-    pairs = min(len(own), len(other))
-    if not pairs:
-        raise ValueError("no iterations to compare")
-    return np.asarray(np.log(positive_array(own[:pairs])) - np.log(positive_array(other[:pairs])), dtype=np.float64)
+    width = min(own.shape[1], other.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(own[:, :width]) - np.log(other[:, :width])
+    known = np.isfinite(logs)
+    counts = known.sum(axis=1)
+    shifts, errors = np.full(len(own), math.nan), np.full(len(own), math.nan)
+    for count in {*counts.tolist()} - {0}:
+        rows = counts == count
+        same = logs[rows][known[rows]].reshape(-1, count)
+        shifts[rows] = _medians(walsh_means(same))
+        errors[rows] = _gini_deviations(same) / math.sqrt(count)
+    return shifts, errors
 
 
 def gini_deviation(values: Values) -> float:
@@ -158,9 +121,8 @@ def _gini_deviations(rows: Floats) -> Floats:
     n = rows.shape[1]
     if n < 2:
         return np.zeros(len(rows))
-    weights = _weights(n)
-    sums = [max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1))) for ascending in np.sort(rows)]
-    return np.array(sums)
+    sums = np.maximum(0.0, np.sort(rows) @ _weights(n))
+    return np.asarray(sums * math.sqrt(math.pi) / (n * (n - 1)))
 
 
 @lru_cache(maxsize=64)
@@ -186,11 +148,16 @@ def slopes_of(xs: Values, ys: Values) -> Floats:
 
 def median(values: Values) -> float:
     """The median of at least one value, in a fifth of the time that NumPy's own takes for a few."""
+    return float(_medians(values))
+
+
+def _medians(rows: Values) -> Floats:
     import numpy as np
 
-    ascending = np.sort(values)
-    middle = len(ascending) // 2
-    return float(ascending[middle] if len(ascending) % 2 else (ascending[middle - 1] + ascending[middle]) / 2)
+    ascending = np.sort(rows)
+    middle = ascending.shape[-1] // 2
+    upper = ascending[..., middle]
+    return np.asarray(upper if ascending.shape[-1] % 2 else (ascending[..., middle - 1] + upper) / 2)
 
 
 def walsh_means(values: Values) -> Floats:

@@ -48,31 +48,16 @@ def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) 
     """
     import numpy as np
 
-    if not len(errors):
-        return np.full(len(shifts), deviation(shifts, spread))
     if not spread > 0:
         raise ValueError(f"a spread of {spread} is not positive")
-    values, within = (np.asarray(each, dtype=np.float64) for each in (shifts, errors))
-    expected = np.sqrt(spread**2 + within**2)
+    values = np.asarray(shifts, dtype=np.float64)
+    expected = np.hypot(spread, errors) if len(errors) else np.full(len(values), spread)
     freedom = max(0, len(values) - 1)
     residuals = np.clip((values - median(values)) / expected, -FARTHEST, FARTHEST)
     observed = gini_deviation(residuals) ** 2 if freedom else 0.0
     factor = (PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom)
     scaled: Floats = expected * math.sqrt(factor)
     return scaled
-
-
-def deviation(shifts: Sequence[float], spread: float) -> float:
-    """The `deviations` of pairs of which no standard error is known: it is the same for each."""
-    if not spread > 0:
-        raise ValueError(f"a spread of {spread} is not positive")
-    ascending, freedom = sorted(map(float, shifts)), max(0, len(shifts) - 1)
-    # Plain numbers: an array of a few costs ten times as much, and the advice on a test asks for some hundred.
-    half = len(ascending) // 2
-    middle = ascending[half] if len(ascending) % 2 else (ascending[half - 1] + ascending[half]) / 2
-    residuals = [min(max((each - middle) / spread, -FARTHEST), FARTHEST) for each in ascending]
-    observed = gini_deviation(residuals) ** 2 if freedom else 0.0
-    return spread * math.sqrt((PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom))
 
 
 def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0) -> float:

@@ -349,8 +349,8 @@ def estimate(values: Sequence[float], metric: str) -> Estimate | None:
     if not values or min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    deviation = moderated.deviation(logs, SPREAD_BOUND * metrics.row(metric).spread)
-    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean([deviation**2] * len(logs)))
+    deviation = float(moderated.deviations(logs, (), SPREAD_BOUND * metrics.row(metric).spread)[0])
+    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * deviation
     return Estimate(fmean(logs), half, wide=len(logs) < FEWEST)
 
 
