@@ -154,10 +154,11 @@ class MadeUp:
         patch.setattr(run, "Launchers", lambda *_: None)
         patch.setattr(run, "install_runner", lambda _: None)
         patch.setattr(Targets, "lookup", lookup)
+        patch.setattr(Targets, "build", lambda _, cell, __: build_key(interpreter(cell.target.spec)))
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "unfit", lambda *_: "")
         patch.setattr(phase.Measurement, "step", lambda _: False)
-        patch.setattr(phase.Measurement, "samples", lambda run: [self.sample(each.cell) for each in run.cell_runs])
+        patch.setattr(phase.Measurement, "samples", lambda of: [self.sample(each.cell) for each in of.cell_runs])
 
     def sample(self, cell: Cell) -> Sample:
         """The launches of a cell."""

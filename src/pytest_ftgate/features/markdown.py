@@ -112,6 +112,7 @@ def _head(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Section]:
     """What fails or needs attention, in full or in a line a cell; all tests as tables; the run."""
     undecided = bool(said.undecided(report))  # the head says what the time allowed
+    run, against = said.by_test(report.rows), said.against(report)
     for (passes, _), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
         rows = list(group)
         decision = rows[0].verdict.decision
@@ -123,7 +124,9 @@ def _sections(report: Report) -> Iterator[Section]:
                 pieces.append(Piece((f"- {code(row.cell.nodeid)}: {text(words)}\n", "")))
             yield Section(f"{head}\n\n", tuple(pieces))
         elif decision.needs_attention or not passes:
-            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(report, rows, undecided)))
+            yield Section(
+                head + ": no failure in this run" * passes + "\n", tuple(_in_full(rows, run, against, undecided))
+            )
     if report.updates:
         updates = tuple(Piece((f"- {text(line)}\n", "")) for line in report.updates)
         yield Section("\n### Baselines\n\n", updates, named="lines")
@@ -154,11 +157,10 @@ END = "\n</details>\n"
 # ---- cells
 
 
-def _in_full(report: Report, rows: Sequence[Row], undecided: bool) -> Iterator[Piece]:
+def _in_full(rows: Sequence[Row], run: said.Tests, against: str, undecided: bool) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figures, and as its figure with short names."""
-    test, run = "", said.by_test(report.rows)
-    order = list(map(said.test_of, rows))
-    for block in sorted(said.blocks(rows), key=lambda block: order.index(said.test_of(block[0]))):
+    test, order = "", {name: place for place, name in enumerate(dict.fromkeys(map(said.test_of, rows)))}
+    for block in sorted(said.blocks(rows), key=lambda block: order[said.test_of(block[0])]):
         tests = list(dict.fromkeys(map(said.test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
         short_of = code(_short_name(tests[0])) if len(tests) == 1 else of
@@ -168,7 +170,7 @@ def _in_full(report: Report, rows: Sequence[Row], undecided: bool) -> Iterator[P
         if block[0].verdict.decision is not Decision.ERROR:  # the others of an error have the same one
             for row in block[1:]:
                 line += f"  - {code(_label(row))}: {text(said.headline(row))}\n"
-        details = "".join(f"  - {each}\n" for each in _details(report, run, block, undecided))
+        details = "".join(f"  - {each}\n" for each in _details(run, block, against, undecided))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
         few = said.cells(code(_short_name(label)) for label in said.names(block))
@@ -180,7 +182,7 @@ def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(report: Report, run: said.Tests, block: Sequence[Row], undecided: bool) -> Iterator[str]:
+def _details(run: said.Tests, block: Sequence[Row], against: str, undecided: bool) -> Iterator[str]:
     """What is beneath the figure of a block: why, other metrics, reasons, the reference, how to repeat it."""
     row = block[0]
     found, line = said.finding(*block), said.in_one_line(row)
@@ -196,7 +198,7 @@ def _details(report: Report, run: said.Tests, block: Sequence[Row], undecided: b
     yield from map(text, [] if undecided else said.shortfalls([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     beside = [found.against and f"against {found.against}", by]
-    if said.against(report) and row.verdict.basis == "paired":  # the head says it
+    if against and row.verdict.basis == "paired":  # the head says it
         beside = []
     if any(beside):
         yield text("; ".join(filter(None, beside)))

@@ -435,9 +435,9 @@ def meant(block: Sequence[Row], run: Tests) -> str:
         return ""
     if all(row.verdict.basis == "stored" and not row.verdict.commit for row in block):
         return plain(shlex.join(["pytest", *(f"--ftgate-update={cell}" for cell in cells), *cells]))
-    short = [cell.partition("::")[2] for cell in cells]
-    clear = [sum(test.endswith(split_nodeid(name)[0]) for test in run) == 1 for name in short]
-    names = [name if only else cell for name, only, cell in zip(short, clear, cells, strict=True)]
+    ends = [split_nodeid(cell)[0].partition("::")[2] for cell in cells]
+    clear = [sum(test.endswith(end) for test in run) == 1 for end in ends]
+    names = [cell.partition("::")[2] if only else cell for only, cell in zip(clear, cells, strict=True)]
     failed = sorted(regressed, key=lambda metric: metric != Metric.WALL)
     return plain(f"{shlex.join(['ftgate', 'accept', *names, ','.join(failed)])} 'why'")
 

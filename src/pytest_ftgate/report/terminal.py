@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ..judge import decide
 from ..kit import units
@@ -29,6 +30,18 @@ LEFT = ("cell", "verdict")
 """Those whose texts begin at the left."""
 
 
+class Whole(NamedTuple):
+    """What is found once of all cells of a report, and said in the table of each test."""
+
+    tests: said.Tests
+    against: str
+    """What all were compared with; empty where a cell has to say that itself."""
+    undecided: bool = False
+    """The last line says what the time allowed."""
+    errors: Mapping[int, Sequence[Row]] = {}
+    """The cells of each error, by the identity of the first row, below whose test it is said."""
+
+
 def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
     """The report as lines of at most `width` columns where that is possible; commands are never broken.
 
@@ -38,8 +51,15 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     blocks = [] if verbosity < 0 else [_header(report, style)]
     unmeasured = [table for table in report.tables if style.verbosity <= 0 and _is_unmeasured(table)]
     together = unmeasured if len(unmeasured) > 1 else []
-    run, undecided = said.by_test(report.rows), bool(said.undecided(report))
-    blocks += [_table(report, table, style, run, undecided) for table in report.tables if table not in together]
+    errors = said.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR)
+    whole = Whole(
+        tests=said.by_test(report.rows),
+        against=said.against(report),
+        undecided=bool(said.undecided(report)),
+        errors={id(block[0]): block for block in errors},
+    )
+    apart = set(map(id, together))
+    blocks += [_table(report, table, style, whole) for table in report.tables if id(table) not in apart]
     blocks.append(_unmeasured(together, style))
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
@@ -53,7 +73,7 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
     """
     if row.verdict.decision is not Decision.ERROR:
         style = Style(100, verbosity=verbosity)
-        lines = _finding([row], style, said.by_test([row]), alone=True)
+        lines = _finding([row], style, Whole(said.by_test([row]), against=""))
         return printable("\n".join(lines), style).strip() or plain(reasons.of_cell(row.verdict))
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)
@@ -158,8 +178,8 @@ def _failed(report: Report, style: Style) -> list[str]:
 # ---- the table of a test
 
 
-def _table(report: Report, table: Table, style: Style, run: said.Tests, undecided: bool) -> list[str]:
-    """A test; `undecided`: the last line says what the time allowed."""
+def _table(report: Report, table: Table, style: Style, whole: Whole) -> list[str]:
+    """A test."""
     # The title, how many cells were decided, which the last line says of the only test, and what `ratio` refers to at
     # the right end of the line that has room.
     columns = _columns(table, style)
@@ -189,10 +209,8 @@ def _table(report: Report, table: Table, style: Style, run: said.Tests, undecide
         if not rows:
             continue
         if decision is Decision.ERROR:
-            # Each error once in a report, below the first table that has it.
-            for block in said.blocks(row for row in report.rows if row.verdict.decision is decision):
-                if any(row is block[0] for row in rows):
-                    below += _error(block, style)
+            for row in rows:
+                below += _error(whole.errors[id(row)], style) if id(row) in whole.errors else []
         elif decision.outcome in ("skipped", "xfailed") and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             below += _by_reason(rows, style)
         else:
@@ -201,7 +219,7 @@ def _table(report: Report, table: Table, style: Style, run: said.Tests, undecide
             below += _by_reason(bare, style)
             full = sorted((row for row in rows if row not in bare), key=lambda row: said.place(report, row))
             for block in said.blocks(full) if style.verbosity <= 0 else ([row] for row in full):
-                below += _finding(block, style, run, alone=not said.against(report))
+                below += _finding(block, style, whole)
 
     blank = columns and any(not text.strip() for texts in columns.values() for text in texts[1:])
 
@@ -216,7 +234,7 @@ def _table(report: Report, table: Table, style: Style, run: said.Tests, undecide
         ("judged by", _once(table, basis)),
         ("ratio", said.ratios_of_rounds(table.rows) if style.verbosity > 0 else []),
         ("blank", [BLANK] if blank and style.verbosity > 0 else []),
-        ("budget", [] if undecided else said.shortfalls(table.rows)),
+        ("budget", [] if whole.undecided else said.shortfalls(table.rows)),
         ("hint", _hints(table)),
         ("machine", dict.fromkeys(conditions)),
     )
@@ -301,44 +319,42 @@ def _verdict(row: Row) -> str:
 # ---- what needs attention
 
 
-def _finding(block: Sequence[Row], style: Style, run: said.Tests, *, alone: bool) -> list[str]:
-    """The lines about the cells of a block; without -v none for one that needs no attention.
-
-    `run` are all cells of the run. `alone`: nothing else says what they were compared with.
-    """
+def _finding(block: Sequence[Row], style: Style, whole: Whole) -> list[str]:
+    """The lines about the cells of a block; without -v none for one that needs no attention."""
     row = block[0]
     match row.verdict.decision:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
-            rerun, *others = said.commands(block, run)  # never wrapped, so that they can be copied
+            rerun, *others = said.commands(block, whole.tests)  # never wrapped, so that they can be copied
             commands = [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + other for other in others)]
-            if meant := said.meant(block, run):
+            if meant := said.meant(block, whole.tests):
                 commands += [f"      {style.paint('meant?', 'dim')}     {meant}"]
-            return [*_measured(block, style, run, alone=alone), *commands]
+            return [*_measured(block, style, whole), *commands]
         case Decision.ERROR:
             return _error(block, style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
-            return _worded(row.verdict.decision, said.in_block(block, run), style) + wrapped(
+            return _worded(row.verdict.decision, said.in_block(block, whole.tests), style) + wrapped(
                 said.headline(row), style, 6
             )
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
-            return _measured(block, style, run, alone=alone)
+            return _measured(block, style, whole)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
         case Decision.XPASSED | Decision.XFAILED:
             # What was expected, and with -v what was measured.
-            heading, *measured = _measured(block, style, run, alone=alone)
+            heading, *measured = _measured(block, style, whole)
             expected = wrapped(said.known_text(row.verdict), style, indent=6)
             return [heading, *expected, *(measured if style.verbosity > 0 else [])]
         case Decision.PASSED if style.verbosity > 0:
-            return _measured(block, style, run, alone=alone)
+            return _measured(block, style, whole)
     return []
 
 
-def _measured(block: Sequence[Row], style: Style, run: said.Tests, *, alone: bool) -> list[str]:
+def _measured(block: Sequence[Row], style: Style, whole: Whole) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, why; the reference and the basis."""
     row, every = block[0], style.verbosity > 0
+    alone = every or not whole.against
     found = said.finding(*block, every=every)
-    lines = _worded(row.verdict.decision, said.in_block(block, run), style)
+    lines = _worded(row.verdict.decision, said.in_block(block, whole.tests), style)
     for each in found.changes:
         first, *rest = filter(None, (each.text(), each.evidence if every else each.reason))
         lines += entry(each.metric, first, style, indent=6, column=11)
@@ -346,9 +362,9 @@ def _measured(block: Sequence[Row], style: Style, run: said.Tests, *, alone: boo
     lines += wrapped(found.reason, style, indent=6)
     for number, text in enumerate(found.explanation):
         lines += entry("" if number else "why", text, style, indent=6, column=11)
-    if found.against and (every or alone):
+    if found.against and alone:
         lines += entry("against", found.against, style, indent=6, column=11)
-    if found.basis and (every or alone or not row.verdict.basis):
+    if found.basis and (alone or not row.verdict.basis):
         name = "judged by" if row.verdict.basis else "baseline"
         lines += entry(name, found.basis, style, indent=6, column=11)
     return lines
