@@ -111,11 +111,6 @@ def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
     return lambda sample: readers.memory_values(sample.of("memory"), bytes_of)
 
 
-def of_observed(value_of: Callable[[Launch], float | None]) -> Reader:
-    """A value of each launch that a feature has observed."""
-    return lambda sample: readers.by_order(sample.of("observed"), value_of)
-
-
 def _latency(value_of: Callable[[Latency], float]) -> ColumnReader:
     return lambda of: readers.latencies(of, value_of)
 
@@ -181,6 +176,15 @@ def _once(name: str, column: ColumnReader, meaning: str) -> MetricRow:
     """A time that a launch has once, so that no quantile takes its scatter out."""
     row = MetricRow(name, "time", None, column=column, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
     return row._replace(meaning=meaning)
+
+
+def observed(
+    name: str, unit: Unit, value_of: Callable[[Launch], float | None], observer: str, limits: tuple[Limits, Limits]
+) -> MetricRow:
+    """A metric of a feature that observes launches; `limits` are those of pairs, and those of stored values."""
+    row = MetricRow(name, unit, lambda sample: readers.by_order(sample.of("observed"), value_of), "observed")
+    row = row._replace(scale="difference", applies=is_workload, beside="time", observer=observer)
+    return row._replace(paired=limits[0], apart=limits[1], spread=0.1, between=0.1)
 
 
 def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
