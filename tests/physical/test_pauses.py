@@ -50,14 +50,16 @@ BODY = """
             print(counted("collections") - before[0], counted("collected") - before[1], file=file)
 """
 
+ITERATIONS = 4
+
 
 def observed(
-    bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1, loops: int = 1
+    bench: Bench, executor: Executor, build: str, name: str, workers: int = 1, loops: int = 1, of: str = ""
 ) -> Launch:
-    """A launch that the features of these metrics observe."""
-    observers = tuple({row.observer for row in metrics.TABLE.values() if row.observer})
+    """A launch that the features of these metrics observe, those whose names have `of` in them."""
+    observers = tuple({row.observer for row in metrics.TABLE.values() if row.observer and of in row.name})
     handle = bench.ready(executor, build=build, side="observed", test=name, workers=workers, observers=observers)
-    for kind in (COLD, WARMUP, *[MEASURED] * iterations):
+    for kind in (COLD, WARMUP, *[MEASURED] * ITERATIONS):
         handle.iteration(kind, loops)
     return handle.finish()
 
@@ -105,14 +107,13 @@ def test_a_coroutine_that_blocks_makes_the_loop_late_and_one_that_awaits_does_no
 def test_collections_are_those_that_the_interpreter_counts(bench: Bench, tmp_path: Path, build: str) -> None:
     said = tmp_path / "collections.txt"
     bench.write(BODY.format(file=str(said)))
-    iterations = 4
-    found = observed(bench, THREADS, build, "test_cycles", iterations)
-    lines = [list(map(int, line.split())) for line in said.read_text().splitlines()[-iterations:]]
+    found = observed(bench, THREADS, build, "test_cycles")
+    lines = [list(map(int, line.split())) for line in said.read_text().splitlines()[-ITERATIONS:]]
     runs, freed = map(sum, zip(*lines, strict=True))
-    assert runs >= iterations
+    assert runs >= ITERATIONS
     # Beside the body there may be one more, of the little that the runner makes.
-    assert 0 <= found.counters["gc collections"] - runs <= iterations
-    assert freed <= found.counters["gc objects"] <= 1.1 * iterations * 100_000
+    assert 0 <= found.counters["gc collections"] - runs <= ITERATIONS
+    assert freed <= found.counters["gc objects"] <= 1.1 * ITERATIONS * 100_000
     share = found.ratio("gc pauses", "gc span")
     assert share is not None
     assert 0 < share < 1
