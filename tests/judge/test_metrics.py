@@ -109,7 +109,7 @@ def observed(order: int, factor: float) -> Launch:
     """A launch in which features saw a tenth of the time lost, a collection a call, and pauses of 5 ms."""
     pauses = dict.fromkeys(("gap", "lag", "gc pause"), 5.0 * MS * factor)
     shares = {"neighbour late": 0.1 * factor, "neighbour time": 1.0, "gc pauses": 0.1 * factor, "gc span": 1.0}
-    numbers = {"gc collections": 1200 * factor, "gc objects": 12e6 * factor}
+    numbers = {"gc collections": 1200 * factor, "gc objects": 12e6 * factor, "switches": 12e6 * factor}
     of_time = launch(order, THREADS, 1.0)
     return msgspec.structs.replace(of_time, counters=shares | numbers, peaks=pauses, timers={})
 
@@ -253,7 +253,7 @@ def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> 
         **dict.fromkeys(("gap", "lag", "gc_pause"), 5 * MS),
         **dict.fromkeys(("neighbour_wait", "gc_time"), 0.1),
         "collections": 1.0,
-        "garbage": 10_000.0,
+        **dict.fromkeys(("garbage", "switches"), 10_000.0),
         "imbalance": 1.0,
     }
     assert [*shown.observed] == [*metrics.OF_FEATURES]

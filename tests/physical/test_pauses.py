@@ -24,9 +24,10 @@ BODY = """
     def test_it(worker):
         BIG ** 3  # one call in C, which keeps the GIL
 
-    @ftgate.compare(threads)
+    @ftgate.compare(threads, processes)
     def test_sleep(worker):
-        time.sleep(0.1)
+        for _ in range(50):
+            time.sleep(0.002)
 
     @ftgate.compare(tasks)
     async def test_blocks(worker):
@@ -118,3 +119,11 @@ def test_collections_are_those_that_the_interpreter_counts(bench: Bench, tmp_pat
     assert share is not None
     assert 0 < share < 1
     assert found.counters["gc pauses"] >= found.peaks["gc pause"] > 0
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("executor", [THREADS, FORK], ids=lambda each: each.label)
+def test_each_sleep_is_a_switch(bench: Bench, executor: Executor, build: str) -> None:
+    bench.write(BODY.format(file=""))
+    found = observed(bench, executor, build, "test_sleep", workers=2, of="switches").per_call("switches")
+    assert found == pytest.approx(50, abs=3)  # the rest are waits of the workers for each other

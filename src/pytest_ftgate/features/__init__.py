@@ -27,6 +27,7 @@ FEATURES: Final = {
     "exports": "format",
     "neighbour": "metric",
     "garbage": "metric",
+    "switches": "metric",
     "until": "option run",
     "fairness": "metric",
 }
