@@ -66,6 +66,15 @@ def test_the_flow_of_the_architecture_stands_in_the_code() -> None:
         assert [name for name in called if not re.search(rf"\b{name}\b", code)] == [], file
 
 
+def test_each_file_of_the_worked_example_has_its_metric() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    story = page.partition("## A metric, end to end")[2].partition("\n## ")[0]
+    (metric,), files = re.findall(r"The metric (\w+)", story), re.findall(r"^\d\. `([^`]+)`", story, re.MULTILINE)
+    assert files
+    assert [file for file in files if metric not in (ROOT / file).read_text("utf-8")] == []
+    assert len(story.split()) <= 120
+
+
 @pytest.mark.parametrize("name", reference.pages())
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == reference.pages()[name], "run docs/reference.py"
