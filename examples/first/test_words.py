@@ -11,4 +11,4 @@ def test_words(worker):  # runs in each worker; all of them start at one moment
 
 @test_words.shared  # what the workers share: a dict, in processes one of a Manager
 def shared(context):
-    return "the quick brown fox " * 10_000, context.dict(), context.Lock()
+    return "the quick brown fox " * 5_000, context.dict(), context.Lock()
