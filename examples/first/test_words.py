@@ -4,11 +4,12 @@ from pytest_ftgate import ftgate, threads
 @ftgate.compare(threads, processes=["fork", "spawn"])
 def test_words(worker):  # runs in each worker; all of them start at one moment
     text, seen, lock = worker.shared
-    words = dict.fromkeys(text.split())
-    with lock:
-        seen.update(words)
+    for _ in range(50):
+        words = dict.fromkeys(text.split())
+        with lock:
+            seen.update(words)
 
 
 @test_words.shared  # what the workers share: a dict, in processes one of a Manager
 def shared(context):
-    return "the quick brown fox " * 5_000, context.dict(), context.Lock()
+    return "the quick brown fox " * 250, context.dict(), context.Lock()
