@@ -47,8 +47,8 @@ from pytest_ftgate.run.phase import LAUNCHES
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
-from pytest_ftgate.store import folder as assembly
-from pytest_ftgate.store.schema import BaselineError
+from pytest_ftgate.store import folder as baseline_folder
+from pytest_ftgate.store.schema import RECORDINGS_KEPT, BaselineError
 from pytest_ftgate.targets.describe import build_key
 from pytest_ftgate.targets.environments import InstallError
 
@@ -841,8 +841,8 @@ def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
 
 
 def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert assembly.RECORDINGS_KEPT == 20
-    monkeypatch.setattr(assembly, "RECORDINGS_KEPT", 3)
+    assert RECORDINGS_KEPT == 20
+    monkeypatch.setattr(baseline_folder, "RECORDINGS_KEPT", 3)
     project.recorded()
     for seed in range(30, 34):
         outcome = project.record(day(seed=seed), group_of("threads"), update="all")

@@ -41,12 +41,11 @@ from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.sample import Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.store import folder, names, recording, schema
-from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store import update as unused_module
-from pytest_ftgate.store.folder import Store
+from pytest_ftgate.store.folder import SPENT_KEPT, Store
 from pytest_ftgate.store.names import matches
 from pytest_ftgate.store.recording import Edit
-from pytest_ftgate.store.schema import BaselineError, StoredCell, TestBaseline
+from pytest_ftgate.store.schema import RECORDINGS_KEPT, BaselineError, StoredCell, TestBaseline
 from pytest_ftgate.store.update import apply_updates, differences, prunable, prune, source_is_gone, update_plan
 from pytest_ftgate.targets.describe import build_key
 
@@ -332,13 +331,13 @@ def test_what_is_recorded_anew_takes_the_place_of_the_old(store: Store) -> None:
 
 
 def test_the_newest_recordings_count_and_the_others_are_removed_together(store: Store) -> None:
-    most = assembly.RECORDINGS_KEPT + assembly.SPENT_KEPT
+    most = RECORDINGS_KEPT + SPENT_KEPT
     for number in range(most):
         store.save(TEST, [change(recorded_at=day(number), append=True)])
-        assert days_of(store) == [day(each) for each in range(number + 1)][-assembly.RECORDINGS_KEPT :]
+        assert days_of(store) == [day(each) for each in range(number + 1)][-RECORDINGS_KEPT:]
     assert len(files(store)) == most
     store.save(TEST, [change(recorded_at=day(most), append=True)])
-    assert len(files(store)) == assembly.RECORDINGS_KEPT
+    assert len(files(store)) == RECORDINGS_KEPT
     assert days_of(store)[-1] == day(most)
 
 
@@ -350,7 +349,7 @@ def test_recordings_of_something_else_do_not_count(store: Store) -> None:
     assert days_of(store) == [day(1), day(2)]
 
 
-MOST = assembly.RECORDINGS_KEPT + assembly.SPENT_KEPT
+MOST = RECORDINGS_KEPT + SPENT_KEPT
 
 
 @pytest.mark.parametrize("before", [0, 1, MOST - 2, MOST - 1])
@@ -385,7 +384,7 @@ def test_recordings_of_two_branches_merge(store: Store, before: int) -> None:
     record(62, "topic")
     git(root, "merge", "-q", "main")
     every = [day(number) for number in (*range(before), 60, 61, 62)]
-    assert days_of(store) == days_of(store, "other") == every[-assembly.RECORDINGS_KEPT :]
+    assert days_of(store) == days_of(store, "other") == every[-RECORDINGS_KEPT:]
     record(63, "topic")
     assert days_of(store)[-1] == day(63)
 

@@ -16,6 +16,7 @@ from pytest_ftgate.measure.cell_run import CellRun, PreparedTarget
 from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
 from pytest_ftgate.measure.round_plan import Allowance, Listener, RoundPlan
+from pytest_ftgate.measure.rounds import measure_round
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.sample import (
     Barrier,
@@ -409,6 +410,10 @@ TARGETS = {"3.14": READY, "3.14t": FREE}
 
 class WholeMeasurement(Measurement):
     """One that nothing else shares its time with."""
+
+    def step(self) -> bool:
+        """One of its rounds."""
+        return measure_round(self)
 
     def measure(self) -> list[Sample]:
         """All its rounds."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict, Reason, Why
 from ..stats import intervals
+from ..store.schema import RECORDINGS_KEPT
 from .decide import INTERVAL_LEVEL, LEAST_SUSPECT, ruled_out, suspect_level, without_values
 from .limits import allowed, as_costs, bounded, failing, offset, passing, ratio, tested
 from .metrics import by_difference, row
@@ -29,8 +30,6 @@ FEWEST = 3
 LEAST_LAUNCHES, MOST_LAUNCHES = 5, 12
 """New launches before a decision: two outliers do not move the median of five far, and five give the overhead of a
 probe an exact interval of 90 % (see `decide.refused`)."""
-MOST_DAYS = 20
-"""More recordings than these do not count."""
 SMALL_PART = 0.5
 """More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
@@ -109,7 +108,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
 
 def _settles(costs: Comparison, moved: float) -> Reason:
     """What decides an open metric: more days that differ as these do, or a quieter machine."""
-    counts = range(len(costs.recordings), max(len(costs.recordings), MOST_DAYS) + 1)
+    counts = range(len(costs.recordings), max(len(costs.recordings), RECORDINGS_KEPT) + 1)
     for code, others, quiet in (
         (Why.MORE_DAYS, moved, False),
         (Why.OTHER_WORK, 0.0, False),

@@ -1,4 +1,4 @@
 """Starts processes and watches them: launchers, samples of memory and threads, interleaved rounds.
 
-Start at `group.py`, then `launch.py`.
+Start at `rounds.py`, then `launch.py`.
 """

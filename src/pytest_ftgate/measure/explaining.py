@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,12 +17,10 @@ from ..model.sample import Launch, Loads, Profile
 from ..model.spec import can_grow
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from .cell_run import CellRun, RunningLaunch
+from .group import Measurement
 from .launch import LAUNCHES, CellUnsupported, LaunchRole, error_of
 from .memory_round import HOLD_S
 from .round_plan import OutOfTime, RoundPlan
-
-if TYPE_CHECKING:
-    from .group import Measurement
 
 WORK_S, MOST_S = 1.0, 5.0
 """How long workers are at work in a profile launch, unless it would take longer than MOST_S."""

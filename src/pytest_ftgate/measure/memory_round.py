@@ -7,7 +7,6 @@ import functools
 import math
 import statistics
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,10 +14,8 @@ from ..model.sample import Barrier, Launch, Role, SamplingCost, iteration_value
 from ..model.spec import can_grow
 from ..runner.protocol import WARMUP
 from .cell_run import LONG_NS, CellRun, EmptyKey, RunningLaunch
+from .group import Measurement
 from .round_plan import LEAST_LAUNCHES, OutOfTime
-
-if TYPE_CHECKING:
-    from .group import Measurement
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""

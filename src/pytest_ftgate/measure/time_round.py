@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..kit.values import grouped
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
 from .capacity import Needed, total
 from .cell_run import CellRun, RunningLaunch, roles
+from .group import Measurement, ratios_of
 from .launch import LAUNCHES, PROBED
 from .memory_round import memory_cost_ns
 from .round_plan import OutOfTime, calibrated_loops
-
-if TYPE_CHECKING:
-    from .group import Measurement
 
 PROBED_ITERATIONS = 5, 2, 1
 """Iterations of a launch with a probe, the first of a round: as many of them as take a part of it."""
@@ -282,12 +279,6 @@ def _by_family(measurement: Measurement, cell_runs: Sequence[CellRun]) -> list[C
     """In random order, the worker counts of one executor together."""
     families = grouped((each.family, each) for each in cell_runs)
     return [each for family in measurement.shuffled(list(families.values())) for each in measurement.shuffled(family)]
-
-
-def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
-    """The ratios of paired iterations; a pair in which either has no value (NaN: no operation ended) is left out."""
-    ratios = (value / paired for value, paired in zip(own, other, strict=False))
-    return [ratio for ratio in ratios if math.isfinite(ratio)]
 
 
 def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:

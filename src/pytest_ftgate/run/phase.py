@@ -22,6 +22,7 @@ from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
 from ..measure.round_plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
+from ..measure.rounds import measure_round
 from ..model.report import Conditions, Row, Shortfall
 from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
@@ -183,7 +184,7 @@ class Phase:
         if share_s is not None and left_s is not None:
             own_s = self.budget_s - self.measurement.plan.spent_s
             self.measurement.grant(min(share_s, own_s), min(left_s, own_s))
-        return (self.instead or self.measurement).step()
+        return self.instead.step() if self.instead else measure_round(self.measurement)
 
 
 # ---- whether the time is too short for a decision, and what would be enough

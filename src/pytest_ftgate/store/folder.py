@@ -23,6 +23,7 @@ from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name
 from .recording import Edit
 from .schema import (
+    RECORDINGS_KEPT,
     RESTORE,
     SCHEMA,
     STATISTIC,
@@ -38,7 +39,6 @@ from .schema import (
 
 # ---- what a test's files hold together: the recordings that count, changes of them, and the baseline that they make
 
-RECORDINGS_KEPT = 20
 SPENT_KEPT = 20
 """Files without a recording that counts are removed together, once there are more. Removed one by one with each
 recording, they would look to git like renames, and two branches that rename the same file conflict."""

@@ -21,6 +21,8 @@ from ..model.spec import BodyKind, InterpreterBuild, Reuse
 SCHEMA = 3
 STATISTIC = 3
 """The way in which a launch's values are computed: values of another way cannot be compared."""
+RECORDINGS_KEPT = 20
+"""Of a cell on one machine and build; older ones do not count."""
 LONGEST_NAME = 180
 """Bytes of one file name; most file systems end at 255, and a suffix and a temporary name must fit."""
 LEAST, MOST = 1e-30, 1e30
