@@ -159,10 +159,9 @@ class Store:
     All writers of the same root take the same lock. Nothing is created before the first `save`.
     """
 
-    def __init__(self, root: Path, *, lock_path: Path | None = None, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(self, root: Path, *, lock_path: Path | None = None) -> None:
         self.root = root
         self.lock_path = lock_path or root.absolute().parent / ".ftgate" / f"{root.absolute().name}.lock"
-        self.lock_timeout_s = lock_timeout_s
         self._decoded: dict[Path, tuple[bytes, StoredRun]] = {}
         """Each file as it was read last, with the digest of its content: a run asks several times."""
 
@@ -226,18 +225,17 @@ class Store:
 
     def runs(self, test: str) -> Runs:
         """The files of a test by name, in the order of time; none without a folder. Raises BaselineError."""
-        folder = self.path(test)
-        paths = folder.glob(f"*{SUFFIX}")
-        # Up to schema 2 a test had one file, in place of the folder.
-        former = folder.with_name(folder.name + SUFFIX)
-        runs = {path: self._read(path) for path in [former, *sorted(paths)]}
-        found = {path: run for path, run in runs.items() if run is not None}
-        for path, run in found.items():
+        found: dict[str, StoredRun] = {}
+        for path in sorted(self.path(test).glob(f"*{SUFFIX}")):
+            run = self._read(path)
+            if run is None:
+                continue
             if run.test != test:
                 fault = f"holds {run.test} and stands where {test} belongs"
                 raise broken(str(path), "$.test", fault, "move it, or give the tests unlike names")
             self._check_place(path, run)
-        return {path.name: run for path, run in found.items()}
+            found[path.name] = run
+        return found
 
     def _check_place(self, path: Path, run: StoredRun) -> None:
         """Raise BaselineError for a file that was copied or renamed: it would be a second recording of the same run."""
@@ -261,14 +259,14 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder, lock = self.lock_path.parent, FileLock(self.lock_path, timeout=self.lock_timeout_s)
+        folder, lock = self.lock_path.parent, FileLock(self.lock_path, timeout=LOCK_TIMEOUT_S)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if folder.name == ".ftgate":
                 hide_from_git(folder)  # so that projects need no entry for it
             lock.acquire()
         except Timeout as error:
-            waited = f"another run has held it for {self.lock_timeout_s:g} s"
+            waited = f"another run has held it for {LOCK_TIMEOUT_S:g} s"
             raise BaselineError(f"{self.lock_path}: {waited}; wait for its end and update again") from error
         except OSError as error:
             fault = f"cannot be locked: {error.strerror}"

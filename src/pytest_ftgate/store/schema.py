@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -184,22 +182,15 @@ def decode(content: bytes, name: str) -> StoredRun:
         if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
             fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
             raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
-    run = None
     try:
         # Not by msgspec, which takes the last of several values of a key.
         read = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-        with contextlib.suppress(UnicodeEncodeError, msgspec.ValidationError):
-            run = msgspec.convert(read, StoredRun)
-        # Looked through value by value only where something is wrong.
-        place, fault = next(_faults(read, "$"), ("", "")) if run is None else ("", "")
     except json.JSONDecodeError as error:
         cut = not text[error.pos :].strip()
         problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
         raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
     except (RecursionError, ValueError) as error:
         raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
-    if place:
-        raise broken(name, place, fault)
     for field, known in (("schema", SCHEMA), ("statistic", STATISTIC)):
         version = read.get(field) if isinstance(read, dict) else None
         if type(version) is not int:  # isinstance would accept true
@@ -207,12 +198,11 @@ def decode(content: bytes, name: str) -> StoredRun:
         if version != known:
             age, fix = ("newer", "upgrade pytest-ftgate") if version > known else ("older", DELETE_AND_RECORD)
             raise broken(name, f"$.{field}", f"version {version} is {age} than this pytest-ftgate reads ({known})", fix)
-    if run is None:
-        # Each cell is converted alone first, so that an error's path names the cell.
-        cells = read.get("cells")
-        for label, cell in (cells if isinstance(cells, dict) else {}).items():
-            _convert(cell, Recording, _child("$.cells", label), name)
-        run = _convert(read, StoredRun, "$", name)
+    # Each cell is converted alone first, so that an error's path names the cell.
+    cells = read.get("cells")
+    for label, cell in (cells if isinstance(cells, dict) else {}).items():
+        _convert(cell, Recording, _child("$.cells", label), name)
+    run = _convert(read, StoredRun, "$", name)
     for place, fault in _contradictions(run):
         raise broken(name, place, fault)
     return run
@@ -222,36 +212,17 @@ def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineErr
     return BaselineError(f"{name}: {place}: {fault}; {fix}")
 
 
-class _Fault(NamedTuple):
-    """Stands in place of what no baseline may hold: no field of one takes a tuple with a text."""
-
-    text: str
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Fault:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
-    if len(read) == len(pairs):
-        return read
-    return _Fault(f"the key {json.dumps(Counter(key for key, _ in pairs).most_common(1)[0][0])} stands twice")
+    if len(read) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {json.dumps(twice)} stands twice")
+    return read
 
 
-def _no_number(name: str) -> _Fault:
-    """In place of NaN and the infinities."""
-    return _Fault(f"{name} is not a number that can be compared")
-
-
-def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """What is JSON, or nearly, but not allowed in a baseline: the path and the fault of each."""
-    if isinstance(value, float) and math.isinf(value):  # written as 1e999
-        value = _no_number(json.dumps(value))
-    if isinstance(value, _Fault):
-        yield path, value.text
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _faults(item, _child(path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _faults(item, f"{path}[{index}]")
+def _no_number(name: str) -> Any:
+    """For NaN and the infinities, which JSON does not have."""
+    raise ValueError(f"{name} is not a number that can be compared")
 
 
 def _child(path: str, key: str) -> str:

@@ -72,7 +72,7 @@ def _not_measured(row: Row) -> str:
 
 
 def update_plan(
-    modes: str | Sequence[str],
+    modes: Sequence[str],
     rows: Sequence[Row],
     entries: Mapping[str, StoredCell],
     store: Store,
@@ -85,9 +85,8 @@ def update_plan(
     or by name, a cell that regressed or may have only by name. A recording is added to the stored ones unless the cell
     changed: then it replaces them. A pattern that matches no cell gives a `skip` of its own.
     """
-    requested = [modes] if isinstance(modes, str) else list(modes)
-    patterns = [mode for mode in requested if mode not in ("new", "all")]
-    everything = "all" in requested
+    patterns = [mode for mode in modes if mode not in ("new", "all")]
+    everything = "all" in modes
     plan = []
     for row, old, new, why_not in differences(rows, entries, store, fingerprint=fingerprint):
         # 1. The decision against the baseline alone: without contracts and metrics that were not judged.
@@ -140,29 +139,24 @@ def apply_updates(updates: Iterable[Update], store: Store, machine: Machine) -> 
 # ---- baselines that no collected test uses
 
 
-def unused(
-    store: Store, nodeids: Iterable[str], *, fingerprint: str | None = None, rootdir: Path | None = None
-) -> list[tuple[str, str]]:
-    """(test, cell label) of stored cells, with that fingerprint or any, that are no longer collected.
+def unused(store: Store, nodeids: Iterable[str], *, fingerprint: str, rootdir: Path) -> list[tuple[str, str]]:
+    """(test, cell label) of cells stored with that fingerprint that are no longer collected.
 
     `nodeids` are all collected cells, before any is deselected. A run may select other files and targets, so nothing is
-    known of a test or a target without a collected cell: such a cell counts only if `rootdir` is given and the test's
-    source no longer exists there. Raises BaselineError as `Store.load` does.
+    known of a test or a target without a collected cell: such a cell counts only if the test's source no longer exists
+    below `rootdir`. Raises BaselineError as `Store.load` does.
     """
     collected = set(nodeids)
     tests = {split_nodeid(nodeid)[0] for nodeid in collected}
     targets = {_target(split_nodeid(nodeid)[1]) for nodeid in collected}
     found: list[tuple[str, str]] = []
     for baseline in store.baselines():
-        gone = rootdir is not None and baseline.test not in tests and source_is_gone(baseline.test, rootdir)
-        if baseline.test in tests or gone:
-            labels = [
-                label
-                for label, builds in sorted(baseline.cells.items())
-                if fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
-            ]
-            cells = ((baseline.test, label) for label in labels if gone or _target(label) in targets)
-            found += [pair for pair in cells if join_nodeid(*pair) not in collected]
+        known = baseline.test in tests
+        gone = not known and source_is_gone(baseline.test, rootdir)
+        for label, builds in sorted(baseline.cells.items()):
+            lost = known and _target(label) in targets and join_nodeid(baseline.test, label) not in collected
+            if (gone or lost) and any(key.partition("/")[0] == fingerprint for key in builds):
+                found.append((baseline.test, label))
     return found
 
 
