@@ -35,7 +35,7 @@ from pytest_ftgate.measure.launchers.command import (
     run_here,
 )
 from pytest_ftgate.measure.launchers.factory import Launchers, lacking
-from pytest_ftgate.measure.launchers.process import PipeOutput, Process
+from pytest_ftgate.measure.launchers.process import Process
 from pytest_ftgate.measure.round_plan import Allowance
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.model.sample import Iteration, Sample, Timer, executor_cell
@@ -345,9 +345,10 @@ def test_another_process_that_gets_its_pid_is_not_killed(
     monkeypatch.setattr(os, "wait4", too_late)
     words = ["sh", "-c", "sleep 60 & exit 3" if "child" in left else "exit 3"]
     environment = {**os.environ, marks.MARK: next(marks.marks())}
-    process = Process.start(words, environment, folder=str(bench.folder), stdout=PipeOutput())
-    while process.exit is None:
-        process.drain(0.1)
+    process = Process.start(words, environment, folder=str(bench.folder))
+    while not process.over(1):
+        pass
+    assert process.exit is not None
     assert (process.exit.code, process.popen.returncode) == (None, 0)
     killed = list[int]()
     monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))

@@ -22,7 +22,6 @@ from pytest_ftgate.measure import launch
 from pytest_ftgate.measure.cell_run import CellRun, RunningLaunch
 from pytest_ftgate.measure.launch import Answered, Handle, LaunchFailed, Request, recorded, request_here
 from pytest_ftgate.measure.launchers import guard, workload
-from pytest_ftgate.measure.launchers import workload as runner_copy
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
 from pytest_ftgate.measure.round_plan import RoundPlan
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Timer
@@ -148,29 +147,14 @@ def test_the_copy_is_light_and_complete(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [home.name]
 
 
-def test_the_copy_is_made_once_and_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_made_anew_and_is_of_one_run(tmp_path: Path) -> None:
     home = install_runner(tmp_path)
-    calls: list[object] = []
-    monkeypatch.setattr(shutil, "copyfile", lambda *paths: calls.append(paths))
+    (home / "pytest_ftgate" / "forged.py").touch()
     assert install_runner(tmp_path) == home
-    assert not calls
-    monkeypatch.setattr(runner_copy, "LIGHT", ("__init__.py",))
-    assert install_runner(tmp_path) != home
-
-
-def test_another_run_that_was_faster_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = install_runner(tmp_path / "first").name
-    rename = Path.rename
-
-    def late(self: Path, target: Path) -> Path:
-        shutil.copytree(self, target, symlinks=True)
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", late)
-    home = install_runner(tmp_path / "second")
-    assert home.name == wanted
-    assert names_in(home) == names_in(tmp_path / "first" / wanted)
-    assert [path.name for path in (tmp_path / "second").iterdir()] == [wanted]
+    assert not (home / "pytest_ftgate" / "forged.py").exists()
+    owner = marks.Owner.of(home.name)
+    assert owner is not None
+    assert owner.pid == os.getpid()
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -180,7 +164,7 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
         install_runner(taken)
 
 
-@pytest.mark.parametrize("place", ["copyfile", "rename"])
+@pytest.mark.parametrize("place", ["copyfile", "symlink_to"])
 def test_a_full_disk_is_said_and_leaves_nothing_half_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

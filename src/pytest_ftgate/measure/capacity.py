@@ -14,8 +14,8 @@ from .cell_run import CellRun
 from .launch import LaunchRole
 from .machine import ROOT, cgroup_folders, memory_left_bytes, read_text
 
-DESCRIPTORS = 5
-"""What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
+DESCRIPTORS = 3
+"""What a launch keeps open here: two ends of pipes to it, and what it prints."""
 SPARE_DESCRIPTORS = 40
 """What is left for all else: the start of a process opens some, and so do memory samples and files."""
 TASKS, SPARE_TASKS = 2, 8

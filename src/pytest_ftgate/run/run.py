@@ -244,11 +244,11 @@ class Run(Shared):
         if self._launcher is not None:
             self.launcher = self._launcher
         else:
-            runner, launches = install_runner(self.folder.path / "runner"), self.folder.path / "launches"
+            runner, launches = self.folder.path / "runner", self.folder.path / "launches"
             guard.ensure(launches)
-            if swept := guard.sweep(launches):  # what runs left that were killed
+            if swept := guard.sweep(runner, launches):  # what runs left that were killed
                 self.listener.warn(f"ended {plural(swept, 'process', 'processes')} of a run that was killed")
-            self.launcher = Launchers(runner, launches)
+            self.launcher = Launchers(install_runner(runner), launches)
         self.policy = self.stored.policy(self.whole)
         self.empty = {}
         self.capacity = Capacity.of_this_process()

@@ -21,13 +21,11 @@ from ...runner.record import LaunchRecord
 from ..launch import Answered, HeldIteration, LaunchFailed, Request, recorded, request_here
 from ..process_map import ProcessMap
 from ..watch.memory import SAMPLED, sample_tree
-from .process import PipeOutput, Process, exit_text, left_behind
+from .process import Process, exit_text, left_behind
 from .programs import decimal, path_with, required, values_of, variables_of, which
 from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0
-KEPT_BYTES = 256 << 10
-"""How much of what a program prints is kept: its JSON object is among the last of it."""
 SHORTEST_SAMPLED_S = 0.05
 """A sample of a shorter run would be one of its start or of its end, by chance."""
 OVERSTATED = 1.2
@@ -209,8 +207,7 @@ class CommandHandle:
                 [program, *words[1:]],
                 environment,
                 folder=values["folder"],
-                stdout=PipeOutput(KEPT_BYTES, shown_lines=10),
-                stderr=PipeOutput(),
+                shown_lines=(10, 20),
             )
         except OSError as error:
             raise LaunchFailed(WorkloadError(reason=f"{program} cannot be started: {error.strerror}")) from error

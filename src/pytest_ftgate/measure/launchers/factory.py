@@ -40,7 +40,7 @@ class Launchers:
 
     def __init__(self, runner: Path, work: Path) -> None:
         self.workloads = WorkloadLauncher(runner, work)
-        self.programs: dict[str, Launcher] = {"command": CommandLauncher(), "server": ServerLauncher(work)}
+        self.programs: dict[str, Launcher] = {"command": CommandLauncher(), "server": ServerLauncher()}
 
     def start(self, request: Request) -> Handle:
         """Start a launch. Raises LaunchFailed, and CellUnsupported where a program that it needs is not there."""

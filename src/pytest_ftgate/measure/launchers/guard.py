@@ -79,11 +79,14 @@ def end(mark: str, folders: list[str]) -> None:
                 remove(path)
 
 
-def sweep(folder: Path) -> int:
-    """End what runs left whose process was killed together with its guard; how many processes there were."""
+def sweep(*folders: Path) -> int:
+    """End what runs left whose process was killed together with its guard; how many processes there were.
+
+    In these folders, all that is of a run that has ended is removed.
+    """
     found = orphans()
     kill(found)
-    for name, path in left_in([folder]):
+    for name, path in left_in(folders):
         owner = Owner.of(name)
         with contextlib.suppress(OSError):
             if owner is not None and owner.gone and path.lstat().st_uid == os.getuid():

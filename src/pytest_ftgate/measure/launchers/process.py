@@ -6,14 +6,13 @@ import contextlib
 import contextvars
 import errno
 import os
-import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...kit.killing import group_lives, kill_all
 from ...kit.marks import MARK, tagged
@@ -29,66 +28,49 @@ from . import guard
 C_CALL = '  Binary file "'
 REAPERS = "an os.wait() for any child, or SIGCHLD ignored, in a conftest.py or a plugin"
 FLOOD_BYTES = 4 << 20
+KEPT_BYTES = 1 << 20
+"""How much of what a process prints is read: the JSON of oha, which has many lines, is among the last of it."""
 TAIL_BYTES = 16 << 10
 
 
-class PipeOutput:
-    """What a process prints into a pipe, drained while it is waited for; the last `kept_bytes` are kept."""
+class Output:
+    """What a process prints: into a file without a name, since a pipe would stop it while nobody reads."""
 
-    def __init__(self, kept_bytes: int = TAIL_BYTES, shown_lines: int = 20) -> None:
-        self.kept_bytes = kept_bytes
+    def __init__(self, shown_lines: int) -> None:
         self.shown_lines = shown_lines
-        self.printed = 0
-        self.kept = bytearray()
+        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 -- open as long as the process runs
+        if sys.platform != "win32":
+            import fcntl
 
-    def drain(self, descriptor: int) -> bool:
-        """Take what is there, at most 64 KiB, without waiting; whether more may come."""
-        try:
-            chunk = os.read(descriptor, 65536)
-        except BlockingIOError:
-            return True
-        self.printed += len(chunk)
-        self.kept += chunk
-        del self.kept[: -self.kept_bytes]
-        return bool(chunk)
+            # Where it is read from is not where the process goes on.
+            fcntl.fcntl(self.file, fcntl.F_SETFL, os.O_APPEND)
+        self._last = b""
 
     @property
     def flooded(self) -> bool:
-        return self.printed > FLOOD_BYTES
+        return os.fstat(self.file.fileno()).st_size > FLOOD_BYTES
 
     @property
     def text(self) -> str:
-        return self.kept.decode("utf-8", "replace")
-
-
-class FileOutput:
-    """What a process prints into a file. A pipe would stop a server that prints while nobody drains it."""
-
-    shown_lines = 20
-    flooded = False
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.before = ""
-
-    @property
-    def text(self) -> str:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-                return self.before + file.read().decode("utf-8", "replace")
-        except OSError:
-            return self.before
+        return self._read(KEPT_BYTES).decode("utf-8", "replace")
 
     def trim(self) -> None:
         """Empty a long file, so that a line per request does not fill the disk; the last of it is kept."""
-        try:
-            if self.path.stat().st_size > FLOOD_BYTES:
-                kept = self.text[-TAIL_BYTES:]
-                os.truncate(self.path, 0)
-                self.before = kept
-        except OSError:
-            pass  # it has been removed
+        if self.flooded:
+            last = self._read(TAIL_BYTES)
+            self.file.truncate(0)
+            self.file.write(last)
+
+    def close(self) -> None:
+        """Close the file; what was printed last can still be read."""
+        self._last = self._read(KEPT_BYTES)
+        self.file.close()
+
+    def _read(self, most_bytes: int) -> bytes:
+        if self.file.closed:
+            return self._last[-most_bytes:]
+        self.file.seek(max(0, os.fstat(self.file.fileno()).st_size - most_bytes))
+        return self.file.read()
 
 
 def exit_text(code: int | None) -> str:
@@ -122,9 +104,6 @@ def shortly(error: BaseException) -> str:
 
 # ---- the process
 
-_REST_S = 0.5
-_REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
-
 
 class Exit(NamedTuple):
     """How a process ended: its exit code, negative for a signal, and CPU time with that of its children, in ns.
@@ -148,8 +127,7 @@ class Process:
         popen: subprocess.Popen[bytes],
         mark: str,
         began_ns: int,
-        outputs: Sequence[PipeOutput | FileOutput],
-        selector: selectors.BaseSelector,
+        outputs: Sequence[Output],
     ) -> None:
         self.popen = popen
         self.pid = popen.pid
@@ -161,9 +139,6 @@ class Process:
         self.closed = False
         self._leads = True
         """Whether its process group is its own: another process may get the number of one that is empty."""
-        self._selector = selector
-        self._readers: list[threading.Thread] = []
-        """Those of streams that no selector can wait for."""
         self._waiter = threading.Thread(target=self._wait_for_exit, name=f"ftgate waits for {popen.pid}", daemon=True)
 
     @classmethod
@@ -173,45 +148,36 @@ class Process:
         environment: Mapping[str, str],
         *,
         folder: str | None = None,
-        stdout: PipeOutput | FileOutput,
-        stderr: PipeOutput | None = None,
+        shown_lines: Sequence[int] = (20,),
         pass_fds: Sequence[int] = (),
     ) -> Process:
-        """Start one; `environment` holds the launch's mark. Without `stderr` both streams go to `stdout`.
+        """Start one; `environment` holds the launch's mark. Raises OSError where it cannot be started.
 
-        Raises OSError where it cannot be started.
+        Both streams have one output, or each its own with two numbers of `shown_lines`: those of the end that an error
+        shows.
         """
         guard.ensure()
-        began_ns = now_ns()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_named_limits())
-            sink: IO[bytes] | int = subprocess.PIPE
-            if isinstance(stdout, FileOutput):  # kept open here only while the process is started
-                sink = stack.enter_context(stdout.path.open("ab"))
-            stack.enter_context(tagged(environment[MARK]))
+        with _named_limits(), tagged(environment[MARK]), contextlib.ExitStack() as undone:
+            outputs = [Output(lines) for lines in shown_lines]
+            for output in outputs:
+                undone.callback(output.close)
+            began_ns = now_ns()
             popen = subprocess.Popen(
                 words,
                 cwd=folder,
                 env=environment,
                 pass_fds=pass_fds,
                 stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT if stderr is None else subprocess.PIPE,
+                stdout=outputs[0].file,
+                stderr=outputs[-1].file,
                 start_new_session=True,
             )
-            try:
-                selector = selectors.DefaultSelector()
-                outputs = [output for output in (stdout, stderr) if output is not None]
-                process = cls(popen, environment[MARK], began_ns, outputs, selector)
-                for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
-                    if stream is not None and isinstance(output, PipeOutput):
-                        process._listen(stream, output)
-                process._waiter.start()
-                return process
-            except BaseException:
-                with popen:  # closes its streams, and waits for it
-                    kill_all(popen.pid, environment[MARK])
-                raise
+            undone.callback(popen.wait)
+            undone.callback(kill_all, popen.pid, environment[MARK])
+            process = cls(popen, environment[MARK], began_ns, outputs)
+            process._waiter.start()
+            undone.pop_all()
+            return process
 
     @property
     def wall_ns(self) -> int:
@@ -223,27 +189,9 @@ class Process:
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
-    def wake_on(self, descriptor: int) -> None:
-        """Let `drain` return once something can be read from `descriptor`."""
-        self._selector.register(descriptor, selectors.EVENT_READ)
-
-    def wake_no_more_on(self, descriptor: int) -> None:
-        """Undo `wake_on`: a descriptor whose other end is closed can always be read from."""
-        self._selector.unregister(descriptor)
-
-    def drain(self, wait_s: float) -> None:
-        """Take what it prints; returns after `wait_s`, or as soon as there was something."""
-        if not self._selector.get_map():  # it has closed its streams: its end is near, or it prints no more
-            self._waiter.join(wait_s)
-            return
-        self._take(self._selector.select(wait_s))
-
     def over(self, wait_s: float = 0.0) -> bool:
-        """Whether it has ended; waits for that at most `wait_s`, and drains what it prints meanwhile."""
-        ends = now_ns() + wait_s * 1e9
-        self.drain(0.0)
-        while self.exit is None and (left_ns := ends - now_ns()) > 0:
-            self.drain(min(0.1, left_ns / 1e9))
+        """Whether it has ended; waits for that at most `wait_s`."""
+        self._waiter.join(wait_s)
         return self.exit is not None
 
     def wait(self, timeout_s: float, what: str = "") -> Exit:
@@ -251,13 +199,12 @@ class Process:
 
         Raises LaunchFailed when it floods its output or takes longer than `timeout_s`; then it is killed.
         """
-        while self.exit is None:
-            self.drain(0.1)
+        while not self.over(0.1):
             if self.flooded:
                 raise self._killed_for(f"{what}printed more than {FLOOD_BYTES >> 20} MiB")
             if self.wall_ns > timeout_s * 1e9:
                 raise self._killed_for(f"{what}did not end within {timeout_s:g} s (its whole process tree was ended)")
-        self._drain_rest()
+        assert self.exit is not None
         return self.exit
 
     def terminate(self) -> None:
@@ -270,11 +217,10 @@ class Process:
 
     def tail(self) -> str:
         """The last lines that it printed, under a heading; empty where it printed nothing."""
-        self._drain_rest()
         tails = []
         for output in self.outputs:
             # Without the C stack of a Python that crashed, which is longer than what is shown.
-            lines = [line for line in output.text.splitlines() if not line.startswith(C_CALL)]
+            lines = [line for line in output.text[-TAIL_BYTES:].splitlines() if not line.startswith(C_CALL)]
             tails.append("\n".join(lines[-output.shown_lines :]))
         printed = "\n".join(filter(None, tails))
         return f"the last lines it printed:\n{printed}" if printed else ""
@@ -300,12 +246,8 @@ class Process:
         if not self.closed:
             self.closed = True
             self._waiter.join()
-            self._selector.close()
-            for reader in self._readers:
-                reader.join(_REST_S)
-            for stream in (self.popen.stdout, self.popen.stderr):
-                if stream is not None and not any(reader.is_alive() for reader in self._readers):
-                    stream.close()
+            for output in self.outputs:
+                output.close()
 
     def _killed_for(self, reason: str) -> LaunchFailed:
         """The error of a process that is killed at once: others would be measured beside it."""
@@ -327,36 +269,6 @@ class Process:
         self.popen.returncode = 0 if code is None else code
         self._leads = group_lives(self.pid)
         self.exit = Exit(code, ended_ns, round(cpu_s * 1e9))
-
-    def _listen(self, stream: IO[bytes], output: PipeOutput) -> None:
-        """Drain a stream: when it is waited for, or on Windows, whose selectors know no pipes, in a thread."""
-
-        def drain() -> None:
-            while output.drain(stream.fileno()):
-                pass
-
-        if sys.platform == "win32":
-            self._readers.append(threading.Thread(target=drain, name=f"ftgate reads from {self.pid}", daemon=True))
-            self._readers[-1].start()
-        else:
-            os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, selectors.EVENT_READ, output)
-
-    def _take(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> bool:
-        """Drain the streams that are `ready`; whether one was."""
-        streams = [key for key, _ in ready if key.data is not None]
-        for key in streams:
-            if not key.data.drain(key.fd):
-                self._selector.unregister(key.fileobj)
-        return bool(streams)
-
-    def _drain_rest(self) -> None:
-        """What is there by now. It does not wait for the end of a stream, which a child may hold open for long."""
-        for reader in self._readers:
-            reader.join(_REST_S)
-        for _ in range(_REST_ROUNDS):
-            if self.closed or not self._selector.get_map() or not self._take(self._selector.select(0)):
-                return
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ import msgspec
 import psutil
 
 from ...kit.killing import kill, kill_marked, terminate
-from ...kit.marks import MARK, marks, run_mark
+from ...kit.marks import MARK, marks
 from ...kit.proc import Proc
 from ...kit.processes import GRACE_S, alive, described, marked, tree
 from ...kit.scratch import SCRATCH
@@ -44,7 +44,7 @@ from . import load as load_generators
 from .command import program_environment
 from .load import GeneratorOutput, Tool
 from .pinning import on, split_cpus, threads_for
-from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
+from .process import Late, Process, exit_text, left_error, shortly, within
 from .programs import folder_of, missing, required, values_of, which
 
 HOST: Final = "127.0.0.1"
@@ -67,7 +67,7 @@ GIL_ON: Final = re.compile(r"global interpreter lock \(GIL\) has been enabled to
 
 
 class ServerProcess:
-    """A server's process tree, with its port, its scratch folder and the file that it prints into.
+    """A server's process tree, with its port, its scratch folder and what it prints.
 
     `start` makes one. `known` are all processes that were ever seen in its tree or with its mark.
     """
@@ -79,7 +79,6 @@ class ServerProcess:
         ports: set[int],
         scratch: Path,
         process: Process,
-        output: FileOutput,
     ) -> None:
         self.request = request
         self.values = values
@@ -87,7 +86,7 @@ class ServerProcess:
         self.port = int(values["port"])
         self.scratch = scratch
         self.process = process
-        self.output = output
+        (self.output,) = process.outputs
         self.mark = process.mark
         self.process_map = ProcessMap(main=process.pid, all_work=True)
         """The process that was started: all below it are the server's too, whenever they come."""
@@ -96,10 +95,10 @@ class ServerProcess:
         self.closed = False
 
     @classmethod
-    def start(cls, request: Request, mark: str, folder: Path, ports: set[int], tool: Tool | None) -> ServerProcess:
-        """Start one on a free port, which is added to `ports`; it prints into `folder`.
+    def start(cls, request: Request, mark: str, ports: set[int], tool: Tool | None) -> ServerProcess:
+        """Start one on a free port, which is added to `ports`.
 
-        Raises CellUnsupported where its program is missing, OSError.
+        Raises CellUnsupported where its program is missing, LaunchFailed.
         """
         program = request.cell.executor.program
         assert program is not None
@@ -108,22 +107,21 @@ class ServerProcess:
         # Not below the project: the name of a socket in it has 107 bytes at most.
         scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}-"))
         values = _values_of(request, port=port, scratch=scratch)
-        output = FileOutput(folder / "output")
         process: Process | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            output.path.unlink(missing_ok=True)  # that of the last try, on another port
             words = [path, *expanded(program.argv[1:], values)]
             environment = program_environment(request, mark, values)
             with on(tool.server_cpus if tool else frozenset()):
-                process = Process.start(words, environment, folder=folder_of(request.spec), stdout=output)
-            return cls(request, values, ports, scratch, process, output)
-        except BaseException:
+                process = Process.start(words, environment, folder=folder_of(request.spec))
+            return cls(request, values, ports, scratch, process)
+        except BaseException as error:
             if process is not None:
                 process.kill()
             kill_marked(mark)  # an interrupt may come before the process is ours
             ports.discard(port)
             shutil.rmtree(scratch, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise LaunchFailed(WorkloadError(reason=f"its server cannot be started: {error}")) from error
             raise
 
     # -- what it is, and what it does --------------------------------------------------------------------------
@@ -243,8 +241,6 @@ def _runs(process: psutil.Process) -> bool:
 
 LATE_S: Final = 30.0
 """How much longer than its window a generator may take: wrk reads its last answers, oha sorts what it has kept."""
-KEPT_BYTES: Final = 1 << 20
-"""How much of what a generator prints is kept: oha's JSON has many lines."""
 SampleMeanwhile = Callable[[float, Callable[[], bool]], None]
 """Takes samples in a window of load; gets the window's length in s, and a function that says whether it is over."""
 TRIES: Final = 3
@@ -258,33 +254,19 @@ _RESOLUTION_NS: Final = 1000.0
 
 
 class ServerLauncher:
-    """Starts servers; `work` gets a folder for each launch, which the server prints into."""
+    """Starts servers, each on a port that no other launch has."""
 
-    def __init__(self, work: Path) -> None:
-        self.work = work
+    def __init__(self) -> None:
         self.marks = marks()
         self.ports: set[int] = set()
 
     def start(self, request: Request) -> ServerHandle:
         """Start one; does not wait for it. Raises CellUnsupported where a program is missing, LaunchFailed."""
-        reason = missing(request.spec.programs, request.python)
-        if reason:
-            raise CellUnsupported(reason)
         return self.start_with(request, tool_for(_service_of(request.spec).load.generator))
 
     def start_with(self, request: Request, tool: Tool | None) -> ServerHandle:
         """Start one that gets its load from `tool`; without, it can only be asked."""
-        mark = next(self.marks)
-        folder = self.work / mark
-        return ServerHandle(self, request, tool, folder, self.start_server(request, mark, folder, tool))
-
-    def start_server(self, request: Request, mark: str, folder: Path, tool: Tool | None) -> ServerProcess:
-        """Start its processes, on a port that no other launch has."""
-        try:
-            return ServerProcess.start(request, mark, folder, self.ports, tool)
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise LaunchFailed(WorkloadError(reason=f"its server cannot be started: {error}")) from error
+        return ServerHandle(ServerProcess.start(request, next(self.marks), self.ports, tool), tool)
 
 
 def tool_for(generator: Generator | None) -> Tool:
@@ -309,16 +291,11 @@ class ServerHandle:
     no start and no join.
     """
 
-    def __init__(
-        self, launcher: ServerLauncher, request: Request, tool: Tool | None, folder: Path, server: ServerProcess
-    ) -> None:
-        self.launcher = launcher
-        self.request = request
-        self.tool = tool
-        self.folder = folder
+    def __init__(self, server: ServerProcess, tool: Tool | None) -> None:
         self.server = server
-        self.service = _service_of(request.spec)
-        self.mark = server.mark
+        self.tool = tool
+        self.request = server.request
+        self.service = _service_of(server.request.spec)
         self.clock = time.monotonic
         self.sample_cost_s = 0.0
         self.answered = Answered()
@@ -393,7 +370,6 @@ class ServerHandle:
         if self.generator is not None:
             self.generator.release()
         self.server.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- getting ready -----------------------------------------------------------------------------------------
 
@@ -407,7 +383,7 @@ class ServerHandle:
             if attempt == TRIES:
                 raise self.server.process.failure(f"did not get its port in {TRIES} tries: {lost}")
             self.server.close()
-            self.server = self.launcher.start_server(self.request, self.mark, self.folder, self.tool)
+            self.server = ServerProcess.start(self.request, self.server.mark, self.server.ports, self.tool)
 
     def check(self) -> None:
         """Run the test itself, with the server and its parameters. Raises what it raises, and LaunchFailed if late."""
@@ -467,7 +443,7 @@ class ServerHandle:
         # It has a mark of its own: it is ended with the window, and the server goes on.
         environment = os.environ | load_generators.environment_of(tool.name, threads_for(tool)) | {MARK: next(marks())}
         with on(tool.own_cpus):
-            generator = Process.start(self._words(tool, seconds), environment, stdout=PipeOutput(KEPT_BYTES))
+            generator = Process.start(self._words(tool, seconds), environment)
         self.generator = generator
         try:
             if sample is not None:
@@ -475,7 +451,6 @@ class ServerHandle:
             if not generator.over(seconds + LATE_S):
                 late = f"did not end within {LATE_S:g} s after its window of {seconds:g} s"
                 raise server.process.failure(f"{tool.name} {late}")
-            generator.tail()  # takes the rest of what it printed
         finally:
             generator.release()
         span_s, after = time.monotonic() - began, server.cpu_s()
@@ -500,10 +475,10 @@ class ServerHandle:
         body = server.filled(load.body).encode() or load.body_bytes
         urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
         files = {"body": body, "urls": "\n".join(urls).encode() if len(urls) > 1 else b""}
-        for name, content in files.items():
-            if content:
-                (self.folder / name).write_bytes(content)
-        places = {name: str(self.folder / name) if content else "" for name, content in files.items()}
+        places = {name: str(server.scratch / f".ftgate-{name}") if content else "" for name, content in files.items()}
+        for name, place in places.items():
+            if place:
+                Path(place).write_bytes(files[name])
         return load_generators.argv_of(
             tool.name,
             tool.program,
@@ -570,18 +545,16 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     """
     __tracebackhide__ = True
     request = request_here(cell, spec, sys.executable, timeout_s)
-    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{run_mark()}") as work:
-        handle = ServerLauncher(Path(work)).start_with(request, None)
-        try:
-            handle.wait_until_ready()
-            handle.check()
-        except Exception as error:
-            if tail := handle.server.process.tail():
-                error.add_note(f"the server: {tail}")
-            raise
-        finally:
-            handle.server.end()
-            handle.kill()
+    handle = ServerLauncher().start_with(request, None)
+    try:
+        handle.wait_until_ready()
+        handle.check()
+    except Exception as error:
+        if tail := handle.server.process.tail():
+            error.add_note(f"the server: {tail}")
+        raise
+    finally:
+        handle.server.end()
 
 
 def _service_of(spec: Spec) -> Service:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import marshal
 import math
 import os
@@ -18,7 +17,7 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.files import remove
-from ...kit.marks import MARK, marks
+from ...kit.marks import MARK, marks, tool_mark
 from ...kit.processes import GRACE_S, marked, tree
 from ...kit.scratch import semaphore_prefix, temporary_folder
 from ...kit.values import Natural
@@ -37,7 +36,7 @@ from ..process_map import ProcessMap
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
 from ..watch.native import waits_in
-from .process import FLOOD_BYTES, PipeOutput, Process, exit_text, left_behind
+from .process import FLOOD_BYTES, Process, exit_text, left_behind
 from .programs import workload_variables
 
 # ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
@@ -72,9 +71,9 @@ class ControlChannel:
         with contextlib.suppress(BrokenPipeError):
             self.writer.send_bytes(marshal.dumps(message, MARSHAL))
 
-    def waiting(self) -> bool:
-        """Whether the launch has sent something that nobody has received yet, or has ended."""
-        return bool(self._received) or self.reader.poll()
+    def waiting(self, wait_s: float = 0.0) -> bool:
+        """Whether the launch has sent something that nobody has received yet, or has ended; waits for that."""
+        return self.reader.poll(wait_s) or bool(self._received)
 
     def receive(self) -> dict[str, Any] | None:
         """The next message; None while nothing is there, or only its beginning. Raises BrokenMessage."""
@@ -270,7 +269,7 @@ class WorkloadLauncher:
             job = folder / "job"
             job.write_bytes(marshal.dumps(job_of(request, folder / "result", channel.theirs, mark), MARSHAL))
             words = [request.python, "-P", "-s", "-c", RUN, str(job)]
-            process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=channel.theirs)
+            process = Process.start(words, environment, pass_fds=channel.theirs)
         except BaseException as error:
             channel.close()
             shutil.rmtree(folder, ignore_errors=True)
@@ -279,12 +278,11 @@ class WorkloadLauncher:
             raise
         finally:
             channel.handed_over()
-        process.wake_on(channel.reader.fileno())
         return WorkloadHandle(self, process, folder, channel, request)
 
 
 class WorkloadHandle:
-    """One real launch, told over its control channel what to do; its output is drained while it is waited for."""
+    """One real launch, told over its control channel what to do."""
 
     def __init__(
         self, launcher: WorkloadLauncher, process: Process, folder: Path, channel: ControlChannel, request: Request
@@ -405,7 +403,6 @@ class WorkloadHandle:
             raise self._junk(" and, in its result file, ".join(both))
         self.result = result
         self.closed_s = self.clock()
-        self.process.wake_no_more_on(self.channel.reader.fileno())
 
     def finish(self) -> Launch:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
@@ -491,7 +488,6 @@ class WorkloadHandle:
             if message is None and exited is not None:
                 raise self._crashed(f"{exit_text(exited.code)} during {doing}")
             if message is None and self.channel.ended:  # it can always be read from: nothing would be waited for
-                self.process.wake_no_more_on(self.channel.reader.fileno())
                 if not self.process.over(GRACE_S):
                     raise self.process.failure(f"closed the pipe of its runner during {doing}", JUNK_FIX)
                 continue
@@ -500,7 +496,7 @@ class WorkloadHandle:
             if self.clock() > deadline:
                 raise self._hung(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
             if message is None:
-                self.process.drain(0.1)
+                self.channel.waiting(0.1)
 
     # -- the errors of a launch that hangs or crashes, with the stacks of its threads --------------------------
 
@@ -569,57 +565,25 @@ STAND_IN = Path("pytest_ftgate", "runner", "pytest")
 
 
 def install_runner(folder: Path) -> Path:
-    """A copy of the light part of the package under `folder`, in a place named by its content; for sys.path.
+    """A copy of the light part of the package in `folder`, which is this run's alone; for sys.path.
 
     Beside it, `pytest` is what processes that a workload's libraries start import by that name.
 
     Only this copy is seen by measured interpreters: the folder that the package stands in holds the controller's
-    own dependencies, built for another interpreter. A copy that is there is used if it is the same; what was compiled
-    of it is made again, since nobody can tell what it was made of. Raises FtgateError when `folder` cannot be written.
+    own dependencies, built for another interpreter. A later run removes it (see `guard.sweep`). Raises FtgateError when
+    `folder` cannot be written.
     """
     package = Path(__file__).parents[2]
-    files = sorted(path for pattern in LIGHT for path in package.glob(pattern))
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    home = folder.absolute() / digest.hexdigest()[:12]
-    if not _is_copy(home, package, files):
-        unfinished = folder / f"{home.name}.{os.getpid()}"
-        try:
-            for path in files:
-                copy = unfinished / package.name / path.relative_to(package)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
-            (unfinished / "pytest").symlink_to(STAND_IN)
-            remove(home)
-            unfinished.rename(home)
-        except OSError as error:
-            if not _is_copy(home, package, files):  # else another run has just put the same there
-                mend = "make room there, or make it writable"
-                raise FtgateError(f"{folder}: the runner cannot be put there: {error.strerror}; {mend}") from error
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+    home = folder.absolute() / tool_mark()
+    try:
+        remove(home)
+        for path in (path for pattern in LIGHT for path in package.glob(pattern)):
+            copy = home / package.name / path.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        (home / "pytest").symlink_to(STAND_IN)
+    except OSError as error:
+        shutil.rmtree(home, ignore_errors=True)
+        mend = "make room there, or make it writable"
+        raise FtgateError(f"{folder}: the runner cannot be put there: {error.strerror}; {mend}") from error
     return home
-
-
-def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
-    """Whether a folder is the copy, without anything else; what was compiled in it is removed."""
-    if home.is_symlink() or not home.is_dir():
-        return False
-    expected = {Path(package.name, path.relative_to(package)): path for path in files}
-    found: set[Path] = set()
-    for folder, names, others in os.walk(home):
-        for name in [name for name in names if name == "__pycache__" or Path(folder, name).is_symlink()]:
-            names.remove(name)
-            if name == "__pycache__":
-                remove(Path(folder, name))
-            else:
-                others.append(name)
-        found.update(Path(folder, name).relative_to(home) for name in others)
-    links = {path for path in found if (home / path).is_symlink()}
-    return (
-        found == {*expected, Path("pytest")}
-        and links == {Path("pytest")}
-        and (home / "pytest").readlink() == STAND_IN
-        and all((home / path).read_bytes() == source.read_bytes() for path, source in expected.items())
-    )
