@@ -14,6 +14,7 @@ from mutations import mutate, mutate_text
 
 from pytest_ftgate import cli
 from pytest_ftgate.features import baseline, last_run
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import load, workload
 
 
@@ -34,7 +35,7 @@ def test_mutations_raise_nothing_but_our_errors(kind: hostile.Kind) -> None:
 
 def test_a_number_of_answers_that_is_infinite_is_no_output() -> None:
     text = hostile.OHA.decode().replace('"200":', '"201": 1e999, "200":', 1)
-    with pytest.raises(load.LoadError):
+    with pytest.raises(FtgateError, match="did not print its figures"):
         load.parse("oha", text)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers.load import (
-    LoadError,
     argv_of,
     parse,
     round_of,
@@ -169,7 +169,7 @@ def test_oha_without_an_answer() -> None:
 @pytest.mark.parametrize("generator", ["wrk", "oha"])
 @pytest.mark.parametrize("output", ["", "Usage: wrk\n", "{", "{}", "[1]", '{"requests": 1}', '{"summary": []}'])
 def test_what_is_no_report_is_an_error(generator: Generator, output: str) -> None:
-    with pytest.raises(LoadError, match=f"{generator} did not print its figures"):
+    with pytest.raises(FtgateError, match=f"{generator} did not print its figures"):
         parse(generator, output)
 
 

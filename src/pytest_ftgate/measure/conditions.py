@@ -106,10 +106,10 @@ class ConditionsMonitor:
 # -- readers -----------------------------------------------------------------------------------------------------------
 
 
-def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
+def calibration_ns() -> int:
     """The shortest of a few runs of the control workload in this process, in ns."""
     times = []
-    for _ in range(burns):
+    for _ in range(CALIBRATION_BURNS):
         began = time.perf_counter_ns()
         burn()
         times.append(time.perf_counter_ns() - began)

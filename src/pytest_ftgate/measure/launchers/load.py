@@ -29,10 +29,6 @@ _DEADLINE: Final = "aborted due to deadline"
 """oha's word for requests that were under way when its time was up: not the server's fault."""
 
 
-class LoadError(FtgateError):
-    """A load generator printed something that cannot be read."""
-
-
 class GeneratorOutput(Struct, frozen=True, kw_only=True):
     """What a load generator reports of one window of load.
 
@@ -127,7 +123,7 @@ def threads_of(connections: int, cpus: int) -> int:
 
 
 def parse(generator: Generator, output: str) -> GeneratorOutput:
-    """Read what a generator printed. Raises LoadError for what is not its JSON."""
+    """Read what a generator printed. Raises FtgateError for what is not its JSON."""
     try:
         if generator == "oha":
             return _oha(json.loads(output[output.index("{") :]))
@@ -135,7 +131,9 @@ def parse(generator: Generator, output: str) -> GeneratorOutput:
         return _wrk(json.loads(objects[-1]))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         lines = output.strip().splitlines()
-        raise LoadError(f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}") from error
+        raise FtgateError(
+            f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}"
+        ) from error
 
 
 def _wrk(report: Mapping[str, Any]) -> GeneratorOutput:

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from ...kit.errors import FtgateError
 from ...kit.killing import kill, kill_marked, terminate
 from ...kit.marks import MARK, marks
 from ...kit.proc import Proc
@@ -506,7 +507,7 @@ class ServerHandle:
             raise failure(f"{tool.name} {exit_text(code)}: {last}")
         try:
             output = load_generators.parse(tool.name, text)
-        except load_generators.LoadError as error:
+        except FtgateError as error:
             raise failure(str(error)) from error
         # A server that is still warming up may break connections: Apache ends processes that are too many for it.
         most = load_generators.MOST_FAILED_WARMING if warming else load_generators.MOST_FAILED

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ...kit.proc import Slices
 from ...runner.locks.sites import bucket_of
@@ -60,8 +60,6 @@ class Lengths(NamedTuple):
 
 class _Seen:
     """A thread as samples saw it; while it waits, `asking` and `asked_s` are of the latest sample that says so."""
-
-    __slots__ = ("asked_s", "asking", "at_s", "began_s", "doubt_s", "first_s", "gap_s")
 
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
@@ -246,11 +244,3 @@ def _product_limit(paces: Sequence[_Pace]) -> tuple[list[tuple[float, float]], f
             steps.append((length_s, mass))
             survival -= mass
     return steps, max(0.0, survival)
-
-
-# In which state a thread waits, from its system call.
-
-Where = Literal["running", "gil", "futex", "process", "asleep"]
-
-
-# -- one process ---------------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from typing import Literal
 
 from ...kit.proc import Calls, Proc
-from .gil_waits import Where
 
+Where = Literal["running", "gil", "futex", "process", "asleep"]
 _PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG
 _STACK_BYTES = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
 _GIL_BYTES = 256  # the two conditions of a GIL are this near to each other

@@ -25,9 +25,9 @@ from ...kit.waiting import locked
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from ..process_map import ProcessMap
-from .gil_waits import Asking, Episodes, Where, lengths
+from .gil_waits import Asking, Episodes, lengths
 from .native import NativeWaits
-from .system_calls import Sleepers
+from .system_calls import Sleepers, Where
 
 SAMPLE_S: Final = 0.002  # between samples, at best; each begins with a list of the threads: many do not live long
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
@@ -55,21 +55,6 @@ class _Thread:
     `before` is the account from which switches count: that of a thread that came meanwhile starts at nothing.
     `since` are the samples since the latest account.
     """
-
-    __slots__ = (
-        "account",
-        "account_s",
-        "before",
-        "began",
-        "began_s",
-        "came_s",
-        "helps",
-        "number",
-        "samples",
-        "seen_s",
-        "since",
-        "sleepers",
-    )
 
     def __init__(
         self, sleepers: Sleepers, number: int, came_s: float, before: Account = UNBORN, *, helps: bool = False
