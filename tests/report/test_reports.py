@@ -244,7 +244,17 @@ ODD_NAME = msgspec.structs.replace(
     cell("t.py::test", "3.14t", "threads", 8), nodeid="t.py::test[3.14t-threads-w8-it's $HOME]"
 )
 AGAINST = {"baseline": "main (1eb3b87)", "basis": "paired"}
+NO_MORE_WAITS = MetricVerdict(
+    metric=Metric.LOCK_WAIT, decision=Decision.IMPROVED, points=interval(-0.21, -0.24, -0.18), now=0.0, was=0.21
+)
 CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
+    "a wait that became none": (
+        [
+            row(verdict=Verdict(decision=Decision.IMPROVED, metrics=(NO_MORE_WAITS,)), figures=Figures(lock_wait=0.0)),
+            row("fork"),
+        ],
+        {},
+    ),
     "bodies short beside their start": (
         [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)],
         {},

@@ -61,7 +61,8 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     warnings = grouped((_place(row), row) for row in others if not said.fails(report, row))
     found = [("error", place, failing) for place, failing in errors.items()]
     found += [("warning", place, open_ones) for place, open_ones in warnings.items() if place not in errors]
-    commands = [f"::error title=ftgate::{_data(plain(said.undecided(report)))}"] if said.undecided(report) else []
+    undecided = plain("; ".join(said.undecided(report)))
+    commands = [f"::error title=ftgate::{_data(undecided)}"] if undecided else []
     for level, place, rows in found[: ANNOTATIONS - len(commands)]:
         result = said.result(report, [row for row in report.rows if _place(row) == place])
         blocks = said.blocks(rows)

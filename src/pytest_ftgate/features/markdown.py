@@ -100,7 +100,7 @@ def _head(report: Report) -> str:
     part = f"{report.shard.name}: " if report.shard else ""
     first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
-    warnings += filter(None, [undecided.partition("; ")[2]])  # after what the headline says
+    warnings += filter(None, ["; ".join(undecided[1:])])  # after what the headline says
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
     about, every = said.about(report), f": {said.counted(counts)}" if len(counts) > 1 else ""
     result = said.result(report)

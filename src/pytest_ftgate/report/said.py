@@ -117,8 +117,11 @@ class MetricText(NamedTuple):
     """The level of the interval, the limit, what is ruled out, and the whole reason with its p-value."""
 
     def text(self, but: Decision | None = None) -> str:
-        """`+31.2 % (+28.1 to +34.0), regressed: 4.09 ms, was 3.12 ms`, without the decision where it is that one."""
-        decided = "" if self.decision is but else self.decision
+        """`+31.2 % (+28.1 to +34.0), regressed: 4.09 ms, was 3.12 ms`, without the decision where it is that one.
+
+        By which commit it is accepted is a reason.
+        """
+        decided = "" if self.decision in (but, Decision.ACCEPTED) else self.decision
         return ": ".join(filter(None, (", ".join(filter(None, (self.change, decided))), self.now)))
 
 
@@ -165,9 +168,12 @@ def headline(row: Row) -> str:
     if verdict.decision is Decision.ERROR:
         return f"{'also in the reference: ' if _same_there(row) else ''}{exception(error_of(row))}"
     if verdict.decision is Decision.INCONCLUSIVE:
-        compared, bare, settles = open_metrics(row)
+        left = told(row)
+        compared, most = _compared(left), _needs_most(left)
+        bare = [each for each in left if each not in compared]
         others = [each.metric for each in compared[1:]]
         too = f", {listed(others, 'and')} too" if others else ""
+        settles = reasons.of_metric(most) if most else "" if left else verdict.reason
         texts = [*(f"{each.metric} {change_text(each)}{too}" for each in compared[:1]), settles]
         texts += [": ".join(filter(None, (each.contract or each.metric, reasons.of_metric(each)))) for each in bare]
     else:
@@ -192,13 +198,14 @@ def _worded(each: MetricText, but: Decision) -> str:
     return f"{name}: {each.reason}" if each.reason else ""
 
 
-def open_metrics(row: Row) -> tuple[list[MetricVerdict], list[MetricVerdict], str]:
-    """Of an open cell the metrics with a change, those without figures, and what would settle what needs most."""
-    left = told(row)
-    compared = [each for each in left if each.ratio or each.points]
-    most = max(compared, key=lambda each: each.more or math.inf, default=None)
-    settles = reasons.of_metric(most) if most else "" if left else row.verdict.reason
-    return compared, [each for each in left if each not in compared], settles
+def _compared(judged: Iterable[MetricVerdict]) -> list[MetricVerdict]:
+    """Those with a change."""
+    return [each for each in judged if each.ratio or each.points]
+
+
+def _needs_most(judged: Iterable[MetricVerdict]) -> MetricVerdict | None:
+    """The open metric with a change that needs most to be settled."""
+    return max(_compared(judged), key=lambda each: each.more or math.inf, default=None)
 
 
 def told(row: Row) -> list[MetricVerdict]:
@@ -716,7 +723,7 @@ def first_line(report: Report, rows: Sequence[Row] | None = None) -> str:
     """
     block = worst(report, rows)
     if not block:
-        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+        return next(iter(undecided(report) if rows is None else ()), "") or result(report, rows)
     text = in_one_line(block[0])
     if block[0].verdict.decision is not Decision.ERROR:  # `main (1eb3b87e5d): cannot install ...` has no figure
         text = shortened(text)
@@ -752,22 +759,22 @@ def worse_by_one(row: Row) -> bool:
     return any(each.beyond and each.launches == 1 for each in row.verdict.metrics)
 
 
-def undecided(report: Report) -> str:
-    """Why a run fails that judged no cell, or decided (almost) nothing, and what to do; empty if it does not.
+def undecided(report: Report) -> tuple[str, ...]:
+    """Why a run fails that judged no cell, or decided (almost) nothing; what to do; the option. Empty if it does not.
 
     It has tested nothing, or left a change open that one launch shows (see `worse_by_one`); who looks at the exit
     status alone would take that for a pass.
     """
     if report.shard or any(fails(report, row) for row in report.rows):  # that is the reason then
-        return ""
+        return ()
     if not any(row.verdict.decision.measured for row in report.rows):
         found = counted(counts(report))
-        return "" if report.partial and not found else f"{NOTHING_JUDGED}: {found or 'all were skipped'}"
+        return () if report.partial and not found else (f"{NOTHING_JUDGED}: {found or 'all were skipped'}",)
     decided, compared = _decided(report.rows)
     rare = decided < LEAST_DECIDED * compared
     by_one = [row.cell.nodeid for row in report.rows if worse_by_one(row)]
     if not report.undecided_fails or report.partial or not (rare or by_one):
-        return ""
+        return ()
     left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
     short = [row.shortfall for row in left if row.shortfall]
     if short:
@@ -777,12 +784,13 @@ def undecided(report: Report) -> str:
         some = any(each.more for row in left for each in row.verdict.metrics)
         more = "launches (ftgate_launches)" if fixed else "time (--ftgate-test-time)"
         longer = "more rounds would hardly settle it: give the body more work, or measure on a quieter machine"
-        stored = (open_metrics(row)[2].partition("; ")[0] for row in left if row.verdict.basis == "stored")
+        wanting = (_needs_most(told(row)) for row in left if row.verdict.basis == "stored")
+        stored = (text for each in wanting if each for text in reasons.beside_change(each)[:1])
         advice = f"give the tests more {more}" if fixed or some or by_one else next(filter(None, stored), longer)
     what = f"{'almost ' if decided else ''}nothing was decided: {decided} of {plural(compared, 'compared cell')}"
     if not rare:
         what = f"one launch is worse than the effect, and decides nothing: {first_of(by_one, NAMED)}"
-    return f"{what}; {advice}; failed by --ftgate-fail-on=undecided-run"
+    return what, advice, "failed by --ftgate-fail-on=undecided-run"
 
 
 def all_decided(report: Report) -> bool:

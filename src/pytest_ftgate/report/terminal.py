@@ -17,7 +17,7 @@ from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
 from . import reasons, said
 from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
-from .measured import COLUMNS, interval_head, wall_change, wall_interval
+from .measured import COLUMNS, interval_head, judged, moved, wall_change, wall_interval
 
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
@@ -151,7 +151,7 @@ def _footer(report: Report, style: Style) -> list[str]:
     for text in dict.fromkeys([] if undecided else [said.first_line(report), said.result(report)]):
         lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
-    for text in (undecided, partial):
+    for text in ("; ".join(undecided), partial):
         lines += [style.paint(line, "red") for line in wrapped(text, style, indent=0)]
     return lines
 
@@ -297,7 +297,8 @@ def _columns(table: Table, style: Style) -> dict[str, list[str]]:
             if style.verbosity > 0 or not any(every["change"][1:]):
                 every["interval"] = [interval_head(rows), *(half(wall) if wall else "" for wall in walls)]
     every["verdict"] = ["verdict", *map(_verdict, rows)]
-    if style.verbosity <= 0 and not any(row.figures.lock_wait for row in rows):
+    waits = ((row.figures.lock_wait, judged(row, Metric.LOCK_WAIT)) for row in rows)
+    if style.verbosity <= 0 and not any(now or (wait and moved(wait)) for now, wait in waits):
         del every[Metric.LOCK_WAIT]
     columns = {
         name: padded(texts, str.ljust if name in LEFT else str.rjust) for name, texts in every.items() if any(texts[1:])

@@ -92,7 +92,7 @@ def render(report: Report) -> str:
         result=said.result(report) if worst else "",
         about=said.about(report),
         passed=said.all_decided(report) and not report.partial,
-        undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
+        undecided=_begun("; ".join(undecided[1:])),  # after what the headline says
         counted=[(each, counts[each]) for each in Decision if counts[each]],
         seconds=said.seconds_text(report),
     )
