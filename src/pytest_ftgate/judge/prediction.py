@@ -57,16 +57,16 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
-    stored = costs.recordings
-    spread = _Spread.of(costs, stored, moved)
+    spread = _Spread.of(costs, moved)
+    runs = spread.runs
     more = 0 if costs.final else spread.missing(len(costs.new))
 
     # The limits above which the next median has regressed, and above which it fails as suspect.
     passes, fails, unlikely = spread.passing(costs.limits.effect), spread.limit(costs.alpha), spread.suspects()
-    worse, ascending = spread.worse, sorted(tested(costs, costs.new))
+    worse, ascending = spread.worse, sorted(runs.new)
 
     # The decision, and the reason for it.
-    ready = spread.seen and not more
+    ready = runs.seen and not more
     limit, tested_at, advice = unlikely, None, tuple[Reason, ...]()
     if ready and worse > fails:
         decision, code, limit, tested_at = Decision.REGRESSED, Why.PREDICTED_WORSE, fails, costs.alpha
@@ -82,12 +82,12 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     else:
         decision, code = Decision.INCONCLUSIVE, Why.ONE_LAUNCH
     most = allowed(costs.metric, spread.shown(limit))
-    told = (Reason(code=code, limit=most, counts=(len(stored),), level=tested_at),) if code else ()
+    told = (Reason(code=code, limit=most, counts=(len(costs.recordings),), level=tested_at),) if code else ()
 
     half, level = spread.reach((1 - INTERVAL_LEVEL) / 2), INTERVAL_LEVEL
-    ends = [spread.own - half, spread.own, spread.own + half]
+    ends = [runs.own - half, runs.own, runs.own + half]
     if len(ascending) < intervals.FEWEST:
-        ends, level = [ascending[0], spread.own, ascending[-1]], 0.0
+        ends, level = [ascending[0], runs.own, ascending[-1]], 0.0
     low, value, high = map(spread.shown, ends)
     shift = Interval(low=low, value=value, high=high, level=level)
     return MetricVerdict(
@@ -98,11 +98,11 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         reasons=(*advice, *told),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, spread.shown(min(fails, unlikely) if spread.seen else unlikely)),
+        allowed=allowed(costs.metric, spread.shown(min(fails, unlikely) if runs.seen else unlikely)),
         effect=allowed(costs.metric, spread.shown(passes)),
         wall_growth=costs.growth,
-        ruled_out=None if more or not spread.seen else ruled_out(costs, [spread.value(spread.middle)], spread.rejects),
-        beyond=decision is Decision.INCONCLUSIVE and spread.own > passes,
+        ruled_out=None if more or not runs.seen else ruled_out(costs, [spread.value(spread.middle)], spread.rejects),
+        beyond=decision is Decision.INCONCLUSIVE and runs.own > passes,
     )
 
 
@@ -116,88 +116,89 @@ def _settles(costs: Comparison, moved: float) -> Reason:
     ):
 
         def decides(days: int, others: float = others, quiet: bool = quiet) -> bool:
-            return _Spread.of(costs, costs.recordings, others, days=days, quiet=quiet).decides()
+            return _Spread.of(costs, others, days=days, quiet=quiet).decides()
 
         if decides(counts[-1]):
             return Reason(code=code, counts=(bisect_left(counts, True, key=decides),))
     return Reason(code=Why.TOO_SMALL)
 
 
-class _Spread(NamedTuple):
-    """The new median and the mean of the stored ones, as logs of costs, and the deviation of their difference.
+class _Runs(NamedTuple):
+    """The new launches and those of each stored day, as logs of costs.
 
-    `launch` is the standard deviation of the median that one new launch would give, `others` that of everything but the
-    new launches: of the days, and of the medians of the stored ones. `apart` says that three quarters of the new
-    launches lie above three quarters of the stored ones, `seen` that a run has several launches, which show `launch`.
+    `own` and `centres` are their medians, `launch` is the standard deviation of the median that one new launch would
+    give, with its degrees of freedom. `apart` says that three quarters of the new launches lie above three quarters of
+    the stored ones, `seen` that a run has several launches, which show `launch`.
+    """
+
+    new: list[float]
+    recordings: list[list[float]]
+    own: float
+    centres: list[float]
+    launch: float
+    freedom: int
+    apart: bool
+    seen: bool
+
+
+@lru_cache(maxsize=4)  # the advice asks for the same ones with other numbers of days
+def _runs(costs: Comparison) -> _Runs:
+    new, *recordings = (tested(costs, run) for run in (costs.new, *costs.recordings))
+    own, *centres = tested(costs, [median(costs.new), *map(median, costs.recordings)])
+    seen = any(len(run) > 1 for run in (new, *recordings))
+    launch, freedom = _launch_deviation([new, *recordings]) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
+    # Of few launches all have to lie apart, and of fewer than FEWEST it is not known.
+    every = [value for run in recordings for value in run]
+    fewest = min(len(new), len(every))
+    outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
+    low, high = sorted(new)[int(outliers * len(new))], sorted(every, reverse=True)[int(outliers * len(every))]
+    return _Runs(new, recordings, own, centres, launch, freedom, fewest >= FEWEST and low > high, seen)
+
+
+class _Spread(NamedTuple):
+    """The deviation of the difference between the new median and the mean of the stored ones, `middle`.
+
+    `launch` is that of `_Runs`, `others` that of everything but the new launches: of the days, and of the medians of
+    the stored ones.
     """
 
     costs: Comparison
-    own: float
+    runs: _Runs
     middle: float
     deviation: float
     freedom: float
     launch: float
     others: float
-    apart: bool
-    seen: bool
 
     @classmethod
-    def of(
-        cls,
-        costs: Comparison,
-        stored: Sequence[Sequence[float]],
-        moved: float = 0.0,
-        *,
-        days: int = 0,
-        quiet: bool = False,
-    ) -> _Spread:
-        """The spread of new launches and of each day's, all as costs.
-
-        With `days` as if there were so many, which differ as these do; `quiet`: and as if launches did not scatter.
-        """
-        new, *recordings = (tested(costs, run) for run in (costs.new, *stored))
-        own, *centres = tested(costs, [median(costs.new), *map(median, stored)])
-        runs = [new, *recordings]
-        seen = any(len(run) > 1 for run in runs)
-        launch, launches = _launch_deviation(runs) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
-        launch *= not quiet
-        days = days or len(recordings)
-        shares = sum(1 / len(run) for run in recordings) / len(recordings) / days
+    def of(cls, costs: Comparison, moved: float = 0.0, *, days: int = 0, quiet: bool = False) -> _Spread:
+        """With `days` as if there were so many that differ as these do; `quiet`: and as if launches did not scatter."""
+        runs, of = _runs(costs), row(costs.metric)
+        launch = 0.0 if quiet else runs.launch
+        recorded = len(runs.recordings)
+        days = days or recorded
+        shares = sum(1 / len(run) for run in runs.recordings) / recorded / days
         # The deviation of the next day around the mean of those before. A wait is neither moved nor of a day.
-        middle, of = fmean(centres), row(costs.metric)
+        middle = fmean(runs.centres)
         day = of.day * costs.computing
         prior = of.between**2 + day**2
         weight = prior**2 / (of.between**4 / PRIOR_FREEDOM + day**4 / DAY_FREEDOM)
-        squares = weight * prior + sum((centre - middle) ** 2 for centre in centres)
-        variance, freedom = squares / (weight + len(centres) - 1), weight + days - 1
+        squares = weight * prior + sum((centre - middle) ** 2 for centre in runs.centres)
+        variance, freedom = squares / (weight + recorded - 1), weight + days - 1
         added = moved * of.between * costs.computing if of.unit != "size" else 0.0
         between = math.hypot(math.sqrt(variance * (1 + 1 / days)), added)
         others = math.hypot(between, launch * math.sqrt(shares))
-        deviation = math.hypot(others, launch / math.sqrt(len(new)))
+        deviation = math.hypot(others, launch / math.sqrt(len(runs.new)))
         of_launches = deviation**2 - between**2
-        # Of few launches all have to lie apart, and of fewer than FEWEST it is not known.
-        every = [value for run in recordings for value in run]
-        fewest = min(len(new), len(every))
-        outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
-        low, high = sorted(new)[int(outliers * len(new))], sorted(every, reverse=True)[int(outliers * len(every))]
-        return cls(
-            costs=costs,
-            own=own,
-            middle=middle,
-            deviation=deviation,
-            # That of a sum of variances (Satterthwaite 1946).
-            freedom=deviation**4 / (between**4 / freedom + of_launches**2 / max(1, launches)),
-            launch=launch,
-            others=others,
-            apart=fewest >= FEWEST and low > high,
-            seen=seen,
-        )
+        # That of a sum of variances (Satterthwaite 1946).
+        freedom = deviation**4 / (between**4 / freedom + of_launches**2 / max(1, runs.freedom))
+        return cls(costs, runs, middle, deviation, freedom, launch, others)
 
     @property
     def worse(self) -> float:
         """What has to lie beyond a limit: of several launches the median, but of two the lower one."""
-        new = sorted(tested(self.costs, self.costs.new))
-        return min(self.own, new[-LEAST_SUSPECT]) if len(new) >= LEAST_SUSPECT else -math.inf
+        new = sorted(self.runs.new)
+        return min(self.runs.own, new[-LEAST_SUSPECT]) if len(new) >= LEAST_SUSPECT else -math.inf
 
     def decides(self) -> bool:
         """Whether the new median fails, improves or passes."""
@@ -206,14 +207,14 @@ class _Spread(NamedTuple):
     def suspects(self) -> float:
         """The limit above which the next median fails as suspect."""
         likely = self.limit(suspect_level(self.costs.alpha))
-        if self.apart and not by_difference(self.costs.metric):
+        if self.runs.apart and not by_difference(self.costs.metric):
             likely = min(likely, self.failing(self.middle) + OBVIOUS)
         return max(likely, self.passing(self.costs.limits.effect))
 
     def improves(self) -> bool:
         """Whether the new median lies below the mirrored limit; a longer body improves no tail."""
         measured = self.middle - math.log(self.costs.growth)
-        return self.failing(self.own) + self.reach(self.costs.alpha) < measured
+        return self.failing(self.runs.own) + self.reach(self.costs.alpha) < measured
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""
@@ -225,7 +226,7 @@ class _Spread(NamedTuple):
 
     def rejects(self, effect: float) -> bool:
         """Whether a change as large as `effect` would have shown a larger median."""
-        return self.own + self.reach(self.costs.beta) < self.passing(effect)
+        return self.runs.own + self.reach(self.costs.beta) < self.passing(effect)
 
     def failing(self, centre: float) -> float:
         """A centre moved by margin and floor."""

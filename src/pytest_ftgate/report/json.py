@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,6 +19,10 @@ from ..model.report import SCHEMA, Format, Report
 AGAIN = "write it again with --ftgate-report json:PATH"
 NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
 """How such numbers begin in MessagePack."""
+
+
+NO_ROWS, NO_SAMPLE = '\n      "rows": []', '\n          "sample": null'
+"""A table without its rows and a row without its sample in the text of a report, at the indentation that they have."""
 
 
 class ReportError(FtgateError):
@@ -50,26 +53,25 @@ def render(report: Report) -> str:
 
 def pieces(report: Report) -> Iterator[str]:
     """The same piece by piece: the whole text of a large run takes more memory than all else."""
-    # Samples are nearly all of a report: they are encoded as they are, and put where these names stand.
-    name, samples = secrets.token_hex(16), [row.sample for row in report.rows]
     replace = msgspec.structs.replace
-    tables = tuple(
-        replace(table, rows=tuple(replace(row, sample=None) for row in table.rows)) for table in report.tables
-    )
-    bare = msgspec.to_builtins(replace(report, tables=tables), order="sorted", str_keys=True)
-    rows = [row for table in bare["tables"] for row in table["rows"]]
-    for number, sample in enumerate(samples):
-        if sample is not None:
-            rows[number]["sample"] = f"{name}{number:08}"
-    head, *parts = msgspec.json.format(_encoded(bare, "sorted"), indent=2).decode().split(f'"{name}')
+    tables = tuple(replace(table, rows=()) for table in report.tables)
+    head, *rest = _indented(replace(report, tables=tables)).split(NO_ROWS)
     yield head
-    for part in parts:
-        sample = samples[int(part[:8])]
-        raw = sample and sample.raw()
-        # One that is packed was JSON before.
-        yield (_encoded(sample) if raw is sample else msgspec.json.encode(raw)).decode()
-        yield part[9:]
+    for table, after in zip(report.tables, rest, strict=True):
+        between = NO_ROWS.removesuffix("]")
+        for row in table.rows:
+            # Samples are nearly all of a report: each is a line, and one that is packed was JSON before.
+            begin, end = _indented(replace(row, sample=None)).replace("\n", "\n" + " " * 8).split(NO_SAMPLE)
+            sample = row.sample and row.sample.raw()
+            known = _encoded(sample) if sample is row.sample else msgspec.json.encode(sample)
+            yield "".join((between, "\n" + " " * 8, begin, NO_SAMPLE.removesuffix("null"), known.decode(), end))
+            between = ","
+        yield f"\n      ]{after}" if table.rows else NO_ROWS + after
     yield "\n"
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(_encoded(value, "sorted"), indent=2).decode()
 
 
 def _encoded(value: object, order: Literal["sorted"] | None = None) -> bytes:

@@ -72,8 +72,8 @@ class References:
                 return pair
         except AgainstError as error:
             trouble = error
-        brought = worktrees.introduced(self.folder.root, file)
-        if not brought or not tree or self._tree(brought) != tree:
+        brought = worktrees.introduced(self.folder.root, file) if tree else ""
+        if not brought or self._tree(brought) != tree:
             raise trouble
         return self._pair(brought)
 
