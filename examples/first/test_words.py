@@ -10,6 +10,6 @@ def test_words(worker):  # runs in each worker; all of them start at one moment
             seen.update(words)
 
 
-@test_words.shared  # what the workers share: a dict, in processes one of a Manager
+@test_words.shared  # the workers share these; processes get the dict of a Manager
 def shared(context):
     return "the quick brown fox " * 250, context.dict(), context.Lock()

@@ -106,7 +106,7 @@ def test_a_missing_shard_is_named(write: Write, capsys: pytest.CaptureFixture[st
     names = write(*(all_of(Decision.PASSED, number) for number in (1, 3)))
     cells = len(REPORT.tables[1].rows)
     missing = f"shard 2/3 is missing: {cells} of {len(PLANNED)} cells"
-    assert f"{missing}; --partial joins what there is" in refused(capsys, *names)
+    assert f"{missing}; --partial joins the others" in refused(capsys, *names)
     assert cli.main(["merge", "--partial", *names, "-o", "all.json"]) == 3
     joined = json.parse(Path("all.json").read_bytes())
     assert (joined.partial, len(joined.tables)) == (missing, 2)

@@ -258,7 +258,7 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     elif unmeasured:
         raise FtgateError(f"no shard measured {_named(unmeasured)}: {unlike_split}")
     if missing and not partial:
-        raise FtgateError(f"{missing}; --partial joins what there is")
+        raise FtgateError(f"{missing}; --partial joins the others")
 
     # Each hypothesis of a shard has the level alpha / hypotheses. That number depends on the machine where a test has
     # as many workers as there are cores: together the shards could have a higher level than one run.

@@ -481,7 +481,7 @@ class Ftgate:
         return lock
 
     def shared(self) -> Any:
-        """What `@test.shared` returned, inside a task of an `executor` body; None without `@test.shared`."""
+        """The value that `@test.shared` returned, inside a task of an `executor` body; None without `@test.shared`."""
         return state.shared
 
 

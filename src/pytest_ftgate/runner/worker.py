@@ -131,7 +131,7 @@ class Local:
 
 
 class Worker:
-    """What a `worker` body gets: its index among `workers`, the shared state, and its own metrics.
+    """The argument of a `worker` body: its index among `workers`, the shared state, and its own metrics.
 
     Where workers have roles, `role` is its own, `index` and `workers` are within it, and `counts` maps every role to
     its number of workers; else `role` and `counts` are empty.

@@ -280,7 +280,7 @@ class Store:
 def _write(path: Path, content: bytes) -> None:
     """Write a file whole, and to the disk. Raises BaselineError if it cannot be read back, or cannot be written."""
     # Checked before anything is written: a file that a later run rejects would lose the old recordings too.
-    decode(content, f"{path} (left as it was; what was to be written)")
+    decode(content, f"{path} (left as it was; the new content)")
     # A symbolic link is followed, because a rename would replace it by a file.
     target = Path(os.path.realpath(path))
     try:

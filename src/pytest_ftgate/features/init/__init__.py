@@ -83,6 +83,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"  pytest --ftgate-update {named}\n  pytest --ftgate {named}")
     else:
         if wrote:
-            print(f"  git add {shlex.join(wrote)} && git commit -m 'Gate what threads and processes cost'")
+            print(f"  git add {shlex.join(wrote)} && git commit -m 'Gate the cost of threads and processes'")
         print(f"  # then a change: 20_000 becomes 40_000 in {named}\n  pytest --ftgate-against=HEAD {named}")
     return 0
