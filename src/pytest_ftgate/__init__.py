@@ -6,7 +6,8 @@ the standard library. The classes are for annotations; each is imported when it 
 
 import os
 
-from .runner.api import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
+from .runner.api import command, executor, ftgate, load
+from .runner.tokens import interpreters, processes, serial, tasks, threads
 
 TYPE_CHECKING = False
 MEASURED = not os.path.isdir(os.path.join(__path__[0], "plugin"))

@@ -25,7 +25,8 @@ from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.model.spec import DeclaredContract, Executor, Source, Spec, Xfail
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner import loading
-from pytest_ftgate.runner.api import Declaration, MethodsToken
+from pytest_ftgate.runner.api import Declaration
+from pytest_ftgate.runner.tokens import MethodsToken
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
 

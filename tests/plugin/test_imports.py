@@ -27,6 +27,7 @@ DOOR = {
     "pytest_ftgate.runner",
     "pytest_ftgate.runner.api",
     "pytest_ftgate.runner.state",
+    "pytest_ftgate.runner.tokens",
     "pytest_ftgate.kit.text",
     *(f"pytest_ftgate.features.{name}" for name, kinds in FEATURES.items() if "option" in kinds),
 }
@@ -76,6 +77,7 @@ RUNNING = {
     "pytest_ftgate.runner.executors.threads",
     "pytest_ftgate.runner.gil",
     "pytest_ftgate.runner.held",
+    "pytest_ftgate.runner.orders",
     "pytest_ftgate.runner.primitives",
     "pytest_ftgate.runner.proc",
     "pytest_ftgate.runner.results",

@@ -15,8 +15,8 @@ from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole, setup_of
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.executors import threads
 from pytest_ftgate.runner.executors.base import Observer
+from pytest_ftgate.runner.orders import Order
 from pytest_ftgate.runner.protocol import CHECK, MEASURED
-from pytest_ftgate.runner.worker import Order
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
 

@@ -17,9 +17,10 @@ from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.explain import DETAIL, REASON, detail, headline
-from pytest_ftgate.runner.protocol import CHECK, MEASURED, WARMUP, Failure
+from pytest_ftgate.runner.orders import Order
+from pytest_ftgate.runner.protocol import CHECK, MEASURED, WARMUP, Failure, explain
 from pytest_ftgate.runner.results import canonical, digest
-from pytest_ftgate.runner.worker import Order, Worker, close_report, explain
+from pytest_ftgate.runner.worker import Worker, close_report
 
 
 class Level(IntEnum):

@@ -185,11 +185,11 @@ def test_fail_and_xfail_in_a_body(bench: Bench) -> None:
 
 def test_the_real_pytest_takes_the_stub_s_place() -> None:
     script = (
-        "from pytest_ftgate.runner import pytest_stub, pytest_parts; import sys\n"
+        "from pytest_ftgate.runner import pytest_stub; import sys\n"
         "sys.modules['pytest'] = pytest_stub; import pytest as stub\n"
         "import warnings\n"
         "with stub.warns(UserWarning): warnings.warn('x')\n"
-        "import pytest; assert pytest is not stub and pytest.__path__ and pytest_parts.load() is pytest\n"
+        "import pytest; assert pytest is not stub and pytest.__path__ and pytest_stub._load() is pytest\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

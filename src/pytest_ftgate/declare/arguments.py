@@ -30,19 +30,10 @@ from ..model.spec import (
     parse_target,
 )
 from ..runner import signatures
-from ..runner.api import (
-    SCOPES,
-    CalledToken,
-    CommandToken,
-    Declaration,
-    ExecutorToken,
-    FactoryToken,
-    LoadToken,
-    MethodsToken,
-    Note,
-)
+from ..runner.api import SCOPES, Declaration, Note
 from ..runner.loading import shape_of
 from ..runner.signatures import StartMethod
+from ..runner.tokens import CalledToken, CommandToken, ExecutorToken, FactoryToken, LoadToken, MethodsToken
 
 KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)

@@ -17,8 +17,9 @@ from ..kit.values import Threshold
 from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
 from ..model.verdict import Decision
 from ..runner import signatures
-from ..runner.api import CommandToken, Declaration, Note
+from ..runner.api import Declaration, Note
 from ..runner.loading import imported, is_named, shape_of
+from ..runner.tokens import CommandToken
 from .arguments import (
     CORES,
     COUNT,

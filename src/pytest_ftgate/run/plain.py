@@ -22,10 +22,10 @@ from ..runner import loading, state
 from ..runner.executors.base import Observer, living_children
 from ..runner.executors.making import make_workers
 from ..runner.gil import gil_watch
+from ..runner.orders import CHECKING, VALUES, Order
 from ..runner.primitives import Context, context_of, start_method
 from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS
-from ..runner.worker import CHECKING, VALUES, Order
 
 # ---- the time that a cell may take
 #

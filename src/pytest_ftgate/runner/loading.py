@@ -225,15 +225,19 @@ def stopper(setup: Setup) -> Callable[[Any], Any]:
 
 
 def _load_control(setup: Setup) -> Body:
+    """The control workload, or the empty one, in the shape of the cell's body: a pool gets one task per worker."""
     from . import control
 
-    empty = setup["control"] == control.EMPTY
+    work: Callable[..., Any] = control.idle if setup["control"] == control.EMPTY else control.burn
     if setup["shape"] == "executor":
-        drive = control.idle_executor if empty else control.executor_body
-        return Body(lambda executor: drive(executor, setup["workers"]), "executor", False)
-    if setup["kind"] == "tasks":
-        return Body(control.idle_task if empty else control.task_body, "worker", True)
-    return Body(control.idle_body if empty else control.worker_body, "worker", False)
+        return Body(lambda executor: list(executor.map(work, range(setup["workers"]))), "executor", False)
+    if setup["kind"] != "tasks":
+        return Body(work, "worker", False)
+
+    async def task(worker: Any) -> Any:
+        return work()
+
+    return Body(task, "worker", True)
 
 
 def _load_body(setup: Setup, role: str) -> Body:

@@ -12,6 +12,7 @@ from .clock import check_clocks, resolution_ns
 from .executors.base import Observer
 from .executors.making import make_workers
 from .gil import gil_enabled, gil_watch
+from .orders import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order
 from .primitives import Context, context_of
 from .protocol import (
     BARRIER,
@@ -27,10 +28,11 @@ from .protocol import (
     Failure,
     ProtocolError,
     Unsupported,
+    explain,
     framed,
 )
 from .record import LaunchRecord
-from .worker import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order, explain, tell_loads
+from .worker import tell_loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

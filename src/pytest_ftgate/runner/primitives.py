@@ -47,19 +47,12 @@ class Context:
                 return create_queue
         elif shares and name in PLAIN:
             return PLAIN[name]
-        elif shares == "tasks":
-            if name == "Queue" or (name in PRIMITIVES and name != "RLock"):
-                import asyncio
+        elif shares and name in (*PRIMITIVES, "Queue"):
+            from importlib import import_module
 
-                return getattr(asyncio, name)
-        elif shares and name in PRIMITIVES:
-            import threading
-
-            return getattr(threading, name)
-        elif shares and name == "Queue":
-            from queue import Queue
-
-            return Queue
+            home = import_module("asyncio" if shares == "tasks" else "queue" if name == "Queue" else "threading")
+            if hasattr(home, name):  # asyncio has no RLock
+                return getattr(home, name)
         raise Unsupported(
             f"{self.method or self.name} has no {name} to share: give the cell another body with @test.variant, "
             "or leave the executor out"

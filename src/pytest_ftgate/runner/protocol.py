@@ -60,6 +60,28 @@ class Unsupported(Exception):
     """This executor cannot do what the workload asks: the cell is unsupported; it has not failed."""
 
 
+SKIPS = ("Skipped", "SkipTest")
+"""Of pytest, when a cell runs as a functional test, and of unittest."""
+
+
+def explain(error: BaseException) -> tuple[str, str]:
+    """A one-line reason and the workload's own traceback, the runner's frames left out; both of a bounded length."""
+    from .explain import DETAIL, REASON, capped, detail, headline
+
+    try:
+        if isinstance(error, Failure):
+            reason, text = error.reason, error.detail
+        elif isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
+            reason, text = "unsupported", str(error)
+        else:
+            reason, text = headline(error), detail(error)
+        return capped(reason, REASON), capped(text, DETAIL)
+    except BaseException:  # of the exception's own methods
+        from traceback import format_tb
+
+        return f"raised {type(error).__name__}", "".join(format_tb(error.__traceback__))
+
+
 def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
     """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
     for report in reports:

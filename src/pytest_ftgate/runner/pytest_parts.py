@@ -1,37 +1,16 @@
-"""What bodies use of pytest, small enough to be measured with them: `raises`, `approx`, `fail`; and the real pytest."""
+"""What bodies use of pytest, small enough to be measured with them: `raises`, `approx`, `fail`."""
 
 from __future__ import annotations
 
 import math
 import sys
-from _thread import allocate_lock
 from collections.abc import Mapping, Sequence
 from numbers import Complex
 
-from . import pytest_stub
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType, TracebackType
+    from types import TracebackType
     from typing import Any, NoReturn
-
-_loading = allocate_lock()
-
-
-def load() -> ModuleType:
-    """The real pytest in place of the stub. Raises ImportError where the target's environment has none."""
-    import importlib
-
-    with _loading:
-        if sys.modules["pytest"] is pytest_stub:
-            del sys.modules["pytest"]
-            try:
-                importlib.import_module("pytest")
-            finally:
-                sys.modules.setdefault("pytest", pytest_stub)
-        if sys.modules["pytest"] is pytest_stub:
-            raise ImportError("the environment has no pytest")
-        return sys.modules["pytest"]
 
 
 class Failed(BaseException):

@@ -7,6 +7,9 @@ target's environment has it, and else raises Failure.
 
 from __future__ import annotations
 
+import sys
+from _thread import allocate_lock
+
 from .protocol import Failure, Unsupported
 
 STANDS_FOR = "8.4.0"
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
+
+
+_loading = allocate_lock()
 
 
 class _Mark:
@@ -79,14 +85,29 @@ def xfail(reason: str = "") -> None:
     raise Unsupported(f"pytest.xfail: {reason}")
 
 
+def _load() -> ModuleType:
+    """The real pytest in place of the stub. Raises ImportError where the target's environment has none."""
+    import importlib
+
+    this = sys.modules[__name__]
+    with _loading:
+        if sys.modules["pytest"] is this:
+            del sys.modules["pytest"]
+            try:
+                importlib.import_module("pytest")
+            finally:
+                sys.modules.setdefault("pytest", this)
+        if sys.modules["pytest"] is this:
+            raise ImportError("the environment has no pytest")
+        return sys.modules["pytest"]
+
+
 def _real(name: str) -> Callable[..., Any]:
     """A function of the real pytest, which is loaded when it is called."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        from .pytest_parts import load
-
         try:
-            real = load()
+            real = _load()
         except ImportError:
             raise Failure(
                 f"pytest.{name} was called inside the measured process, whose environment has no pytest: use plain "

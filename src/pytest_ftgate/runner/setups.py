@@ -7,8 +7,8 @@ from time import process_time_ns
 from . import state
 from .api import SCOPES
 from .clock import ended_cpu_ns
-from .protocol import Failure, raise_first_error
-from .worker import END, SETUP, TEARDOWN, explain
+from .orders import END, SETUP, TEARDOWN
+from .protocol import Failure, explain, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    Error = tuple[str, str] | None  # as `worker.explain` gives it
+    Error = tuple[str, str] | None  # as `protocol.explain` gives it
 
 
 class Setups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, Protocol, Required, TypedDict, TypeVar, overload
 
-from .api import Declaration, ExecutorToken, LoadToken
+from .tokens import ExecutorToken, LoadToken
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ class ScopedRegistrar(Protocol):
 class Workload(Protocol[P, R_co]):
     """A decorated test: the function itself, with further decorators as attributes."""
 
-    __ftgate__: Declaration
+    __ftgate__: Any
     shared: Registrar
     check: Registrar
     stop: Registrar

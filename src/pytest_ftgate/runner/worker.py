@@ -12,33 +12,32 @@ from time import process_time_ns
 from . import state
 from .clock import ended_cpu_ns, now_ns
 from .gil import gil_watch
-from .protocol import LONGEST_NAME, Failure, Unsupported
+from .orders import (
+    AT_BARRIER,
+    CHECKING,
+    COLLECTING,
+    END,
+    HOLDING,
+    OBSERVED,
+    ORDER,
+    SETUP,
+    STAYING,
+    STOP,
+    TEARDOWN,
+    VALUES,
+    Order,
+    once,
+)
+from .protocol import LONGEST_NAME, Failure, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .held import CallTally, TaskTally
     from .loading import Body, Setup
 
-ORDER = struct.Struct("<IIQ")
 LENGTH = struct.Struct("<I")
-CHECKING = 1
-VALUES = 2
-STOP = 4
-HOLDING = 8
-AT_BARRIER = 16
-"""Flags of an order: check the result; return it whole; end; memory and threads are sampled; wait at a barrier."""
-STAYING = HOLDING | AT_BARRIER
-"""With either, fresh workers stay when they have done their part, and wait for another order."""
-SETUP = 32
-TEARDOWN = 64
-END = 128
-"""Flags of an order for setups and teardowns, of a test that has some: before an iteration, after it, of the worker."""
-OBSERVED = 256
-"""Flag of an order: other tasks run after each call of a body, as they do in a window."""
-COLLECTING = 512
-"""Flag of an order: garbage is collected before it, so that its time pays for its own; at a barrier also after it."""
+"""What comes before a report in a pipe."""
 REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
@@ -48,25 +47,6 @@ NOT_PICKLED = (
     "A worker in another process or interpreter hands its result over pickled: return what can be pickled (numbers, "
     "text, lists, dicts, arrays), or assert in the body itself."
 )
-
-SKIPS = ("Skipped", "SkipTest")  # of pytest, when a cell runs as a functional test, and of unittest
-
-
-class Order:
-    """What an iteration asks for: `loops` calls of the body, or calls until `window_ns` has passed.
-
-    With 0 loops all workers stop after the same number of calls, once the window has passed: `tally` says when.
-    """
-
-    __slots__ = ("flags", "loops", "tally", "window_ns")
-
-    def __init__(
-        self, loops: int, window_ns: int = 0, flags: int = 0, tally: CallTally | TaskTally | None = None
-    ) -> None:
-        self.loops = loops
-        self.window_ns = window_ns
-        self.flags = flags
-        self.tally = tally
 
 
 class Counter:
@@ -253,11 +233,6 @@ def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
     return worker
 
 
-def once(order: Order) -> Order:
-    """The order for a role that does not lead: one call, whose result is checked unless there is a window."""
-    return Order(1, 0, order.flags & ~(CHECKING | VALUES) if order.window_ns else order.flags)
-
-
 def collect_garbage(order: Order) -> None:
     """Only where the order says so: how memory is shared and freed while it is sampled is the workload's business.
 
@@ -375,24 +350,6 @@ async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any
         ops += 1
         await sleep(0)
     return ops, result
-
-
-def explain(error: BaseException) -> tuple[str, str]:
-    """A one-line reason and the workload's own traceback, the runner's frames left out; both of a bounded length."""
-    from .explain import DETAIL, REASON, capped, detail, headline
-
-    try:
-        if isinstance(error, Failure):
-            reason, text = error.reason, error.detail
-        elif isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
-            reason, text = "unsupported", str(error)
-        else:
-            reason, text = headline(error), detail(error)
-        return capped(reason, REASON), capped(text, DETAIL)
-    except BaseException:  # of the exception's own methods
-        from traceback import format_tb
-
-        return f"raised {type(error).__name__}", "".join(format_tb(error.__traceback__))
 
 
 def packed(report: dict[str, Any]) -> bytes:

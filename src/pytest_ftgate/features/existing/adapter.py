@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 
-from pytest_ftgate.runner.api import Declaration, threads
+from pytest_ftgate.runner.api import Declaration
 from pytest_ftgate.runner.loading import load_module
+from pytest_ftgate.runner.tokens import threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+from ..orders import AT_BARRIER, Order
 from ..proc import children_of_thread, cpu_ns, read, stat_fields
 from ..protocol import Failure
-from ..worker import AT_BARRIER, Order, collect_garbage, worker_name
+from ..worker import collect_garbage, worker_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

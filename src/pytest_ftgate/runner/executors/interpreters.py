@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..gil import gil_enabled
-from ..worker import explain, place, serve_interpreter
+from ..protocol import explain
+from ..worker import place, serve_interpreter
 from .base import process_map, worker_thread
 from .pipes import Hub, PipeWorkers
 

@@ -7,8 +7,9 @@ from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
+from ..orders import END, SETUP, TEARDOWN, Order
 from ..protocol import raise_first_error
-from ..worker import END, SETUP, TEARDOWN, Order, Worker, collect_garbage, make_worker, run
+from ..worker import Worker, collect_garbage, make_worker, run
 from .base import (
     Observer,
     StandingTimes,

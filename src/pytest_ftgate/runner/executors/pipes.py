@@ -13,23 +13,9 @@ from ..clock import ended_cpu_ns, now_ns
 
 # Before workers are forked: an import of it in each of them would write to a quarter of its pages.
 from ..held import FileWords, Stop, endless
+from ..orders import AT_BARRIER, END, HOLDING, ORDER, SETUP, STAYING, STOP, TEARDOWN, Order
 from ..protocol import Failure, raise_first_error
-from ..worker import (
-    AT_BARRIER,
-    END,
-    HOLDING,
-    LENGTH,
-    NOT_PICKLED,
-    ORDER,
-    SETUP,
-    STAYING,
-    STOP,
-    TEARDOWN,
-    Order,
-    Port,
-    collect_garbage,
-    place,
-)
+from ..worker import LENGTH, NOT_PICKLED, Port, collect_garbage, place
 from .base import (
     GRACE_S,
     Observer,

@@ -9,8 +9,9 @@ from time import process_time_ns
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
+from ..orders import HOLDING, SETUP, TEARDOWN, Order
 from ..protocol import Failure, raise_first_error
-from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, collect_garbage, run, start_pool_worker
+from ..worker import Worker, collect_garbage, run, start_pool_worker
 from .base import (
     Observer,
     StandingTimes,

@@ -6,8 +6,9 @@ from time import process_time_ns
 
 from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
-from ..protocol import raise_first_error
-from ..worker import Order, Worker, call_async, close_report, explain, once, worker_name
+from ..orders import Order, once
+from ..protocol import explain, raise_first_error
+from ..worker import Worker, call_async, close_report, worker_name
 from .base import GRACE_S, Observer, leaders, others_cpu_ns
 from .main_thread import MainThreadWorkers
 
