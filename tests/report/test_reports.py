@@ -103,19 +103,19 @@ def test_any_number_can_be_a_level(level: float) -> None:
 
 
 def test_interval_has_the_unit_of_its_value() -> None:
-    assert units.time_ends(interval(1_832_000, 1_803_000, 1_866_000)) == "[1.80, 1.87]"
-    assert units.time_ends(interval(950_000, 900_000, 1_100_000)) == "[900, 1100]"
-    assert units.time_ends(interval(950, 0, math.inf)) == "[0, inf]"
+    assert units.ends("time", interval(1_832_000, 1_803_000, 1_866_000)) == "[1.80, 1.87]"
+    assert units.ends("time", interval(950_000, 900_000, 1_100_000)) == "[900, 1100]"
+    assert units.ends("time", interval(950, 0, math.inf)) == "[0, inf]"
     assert units.half_width(interval(100, 99, 103)) == "±3.0 %"
     assert units.half_width(interval(100, 99, 103), unicode=False) == "+-3.0 %"
     assert units.half_width(interval(0, 0, 0)) == ""
 
 
 def test_intervals_of_bytes_and_ratios() -> None:
-    assert units.size_ends(interval(102 * KIB, 100 * KIB, 104 * KIB)) == "[100, 104]"
-    assert units.size_ends(interval(0.9 * MIB, 0, 2 * MIB)) == "[0, 2048]"
-    assert units.ratio_ends(interval(1.03, 1.01, 1.052)) == "[1.01, 1.05]"
-    assert units.ratio_ends(interval(17.93, 17.0, 18.04)) == "[17.0, 18.0]"
+    assert units.ends("size", interval(102 * KIB, 100 * KIB, 104 * KIB)) == "[100, 104]"
+    assert units.ends("size", interval(0.9 * MIB, 0, 2 * MIB)) == "[0, 2048]"
+    assert units.ends("ratio", interval(1.03, 1.01, 1.052)) == "[1.01, 1.05]"
+    assert units.ends("ratio", interval(17.93, 17.0, 18.04)) == "[17.0, 18.0]"
 
 
 def test_fewer_digits_of_what_is_known_less_well() -> None:
@@ -600,7 +600,7 @@ def test_an_interval_of_nearly_everything_is_unknown() -> None:
     assert units.change_and_ends(wide, "3 pairs") == "0.0 % (-60.0 to +300)"
     assert units.change_and_ends(wider, "3 pairs") == "0.0 % (interval unknown)"
     assert units.difference_and_ends("share", interval(0.1, -0.5, 0.5), "3 pairs") == "+10.0 points (interval unknown)"
-    assert units.half_width(wider) == units.time_ends(wider) == units.ratio_ends(wider) == "unknown"
+    assert units.half_width(wider) == units.ends("time", wider) == units.ends("ratio", wider) == "unknown"
     assert "[unknown] of 8" in detail_lines(verbosity=1, scaling=wider)
 
 

@@ -23,6 +23,7 @@ Scales: TypeAlias = tuple[tuple[str, float], ...]
 """Units, each with its name and its size in the base unit."""
 TIMES: Scales = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 SIZES: Scales = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
+SCALES = {"time": TIMES, "size": SIZES}
 RATES: Scales = (("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9))
 
 
@@ -60,25 +61,12 @@ def _with_unit(value: float, scales: Scales, unicode: bool = True, digits: int =
     return f"{_fixed(scaled, decimals)} {name if unicode else name.replace('µ', 'u')}"
 
 
-def _ends(interval: Interval, scales: Scales) -> str:
-    if interval.unknown:
-        return UNKNOWN
-    _, size = _fit(interval.value, scales)
-    decimals = _decimals(interval.value / size)
-    return f"[{_fixed(interval.low / size, decimals)}, {_fixed(interval.high / size, decimals)}]"
-
-
 def time(ns: float, *, unicode: bool = True, digits: int = DIGITS) -> str:
     """A time in nanoseconds as `1.83 ms`; `us` stands for `µs` where the stream is not Unicode.
 
     `digits` is for what is known less well, such as a percentile out of a histogram.
     """
     return _with_unit(float(ns), TIMES, unicode, digits)
-
-
-def time_ends(interval: Interval) -> str:
-    """The ends of an interval of nanoseconds in the unit and with the decimals of its value: `[1.80, 1.87]`."""
-    return _ends(interval, TIMES)
 
 
 def half_width(interval: Interval, *, unicode: bool = True) -> str:
@@ -92,11 +80,6 @@ def half_width(interval: Interval, *, unicode: bool = True) -> str:
 def size(n_bytes: float) -> str:
     """A number of bytes as `23.2 MiB`."""
     return _with_unit(float(n_bytes), SIZES)
-
-
-def size_ends(interval: Interval) -> str:
-    """The ends of an interval of bytes in the unit and with the decimals of its value: `[100, 104]`."""
-    return _ends(interval, SIZES)
 
 
 def rate(per_s: float) -> str:
@@ -124,14 +107,6 @@ def ratio_below(value: float, limit: float) -> str:
     """A ratio that is said to be below a limit, with the digits that show it: `0.997x` of 1 and not `1.00x`."""
     decimals = _ratio_decimals(value)
     return apart(value, limit, lambda each, more: f"{_fixed(each, decimals + more)}x")[0]
-
-
-def ratio_ends(interval: Interval) -> str:
-    """The ends of an interval of ratios with the decimals of its value: `[1.01, 1.05]`."""
-    if interval.unknown:
-        return UNKNOWN
-    decimals = _ratio_decimals(interval.value)
-    return f"[{_fixed(interval.low, decimals)}, {_fixed(interval.high, decimals)}]"
 
 
 def _ratio_decimals(value: float) -> int:
@@ -208,7 +183,7 @@ def difference(unit: str, value: float, more: int = 0) -> str:
     """A difference of two values in their unit: `+32.0 KiB`, `-1.2 ms`, of shares `+4.1 points`; `more` digits."""
     if unit == "share":
         return points(value)
-    scales = {"time": TIMES, "size": SIZES}.get(unit)
+    scales = SCALES.get(unit)
     text = f"{value:,.{DIGITS + more}g}" if scales is None else _with_unit(value, scales, digits=DIGITS + more)
     return f"+{text}" if value > 0 else text
 
@@ -252,6 +227,21 @@ def of(unit: str, value: float, *, unicode: bool = True) -> str:
     return written[unit](value) if unit in written else f"{value:,.3g}"
 
 
+def ends(unit: str, interval: Interval) -> str:
+    """The ends of an interval in the unit and with the decimals of its value: `[1.80, 1.87]` of `1.83 ms`."""
+    if interval.unknown:
+        return UNKNOWN
+    low, value, high = interval.low, interval.value, interval.high
+    if unit == "ratio":
+        decimals = _ratio_decimals(value)
+    elif unit in SCALES:
+        _, size = _fit(value, SCALES[unit])
+        low, high, decimals = low / size, high / size, _decimals(value / size)
+    else:
+        return f"[{of(unit, low)}, {of(unit, high)}]"
+    return f"[{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
+
+
 def estimate(unit: str, interval: Interval) -> str:
     """A value in its unit with its interval: `4.09 ms [3.98, 4.20] (95 %)`; the value alone where that is not known.
 
@@ -260,6 +250,4 @@ def estimate(unit: str, interval: Interval) -> str:
     value = of(unit, interval.value)
     if interval.unknown or interval.low == interval.high or not math.isfinite(interval.high - interval.low):
         return value
-    written = {"time": time_ends, "size": size_ends, "ratio": ratio_ends}.get(unit)
-    ends = written(interval) if written else f"[{of(unit, interval.low)}, {of(unit, interval.high)}]"
-    return f"{value} {ends} ({level(interval.level) if interval.level > 0 else 'range'})"
+    return f"{value} {ends(unit, interval)} ({level(interval.level) if interval.level > 0 else 'range'})"

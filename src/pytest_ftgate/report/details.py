@@ -208,7 +208,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
             odd = False
             aside += [f"serial fraction {units.whole_share(serial)}"] if serial is not None and serial >= 0 else []
         text = units.ratio_below(scaling.value, 1) if scaling.value < 1 else units.ratio(scaling.value)
-        text += f"{_ends(scaling, units.ratio_ends) if every else ''} of {row.cell.workers}"
+        text += f"{_ends(scaling, 'ratio') if every else ''} of {row.cell.workers}"
         if odd or every:  # else its column says it
             facts.append(("scaling", [[text + (f" ({', '.join(aside)})" if aside else "")]]))
 
@@ -216,7 +216,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     growth = figures.growth_bytes
     certain = growth and growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
     if growth and (certain or every):
-        facts.append(("growth", [[f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"]]))
+        facts.append(("growth", [[f"{units.size(growth.value)} per iteration{_ends(growth, 'size')}"]]))
     if figures.memory_dropped and not figures.memory_samples:
         facts.append(("memory", [["no figure: no sample was taken while all of its workers were held"]]))
 
@@ -292,14 +292,14 @@ def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
     """`probe 1.03x [1.01, 1.05]`: the overhead of a probe; by default only if it is large."""
     if cost is None or (style.verbosity <= 0 and cost.value <= PROBE_COST):
         return []
-    return [f"{name} {units.ratio(cost.value)}{_ends(cost, units.ratio_ends)}"]
+    return [f"{name} {units.ratio(cost.value)}{_ends(cost, 'ratio')}"]
 
 
-def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
+def _ends(interval: Interval, unit: str) -> str:
     """The interval behind its value, or the range of the few launches; nothing of one launch."""
+    ends = units.ends(unit, interval)
     if interval.level <= 0:
-        return "" if interval.low == interval.high else f" {shown(interval)} (range)"
-    ends = shown(interval)
+        return "" if interval.low == interval.high else f" {ends} (range)"
     return f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
 
 

@@ -256,7 +256,7 @@ def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
     for use in sorted(shown, key=lambda use: use.total.value):
         more = ""
         if (further := use.further) is not None:
-            size = _with_ends(further, units.size, units.size_ends)
+            size = _with_ends(further, "size")
             if further.low <= 0:  # the noise of two totals
                 size = f"{units.size(further.high)} at most" if further.high > 0 else "0"
             more = f", {'a worker process ' if use.further_of == 'processes' else ''}{size}"
@@ -346,9 +346,10 @@ def _time(value: Interval, windows: bool = False) -> str:
 
 
 def _ratio(interval: Interval | None) -> str:
-    return "" if interval is None else _with_ends(interval, units.ratio, units.ratio_ends)
+    return "" if interval is None else _with_ends(interval, "ratio")
 
 
-def _with_ends(interval: Interval, written: Callable[[float], str], ends: Callable[[Interval], str]) -> str:
+def _with_ends(interval: Interval, unit: str) -> str:
     """A value with its interval, if one is known."""
-    return f"{written(interval.value)} {ends(interval)}" if interval.level else written(interval.value)
+    value = units.of(unit, interval.value)
+    return f"{value} {units.ends(unit, interval)}" if interval.level else value

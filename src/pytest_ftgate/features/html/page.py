@@ -268,7 +268,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Text]]:
         columns[name] = list(zip(each.texts(rows), map(each.value, rows), strict=True))
         if name == Metric.WALL:  # what belongs to it stands beside it
             walls, judged = map(wall_interval, rows), map(judged_wall, rows)
-            columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
+            columns[interval_head(rows)] = [(units.ends("time", w), w.high - w.low) if w else ("", None) for w in walls]
             ratios = [wall.ratio.value if wall and wall.ratio else None for wall in judged]
             columns["change"] = list(zip(map(wall_change, rows), ratios, strict=True))
     return columns
