@@ -343,10 +343,14 @@ def test_a_command_ends_with_the_time_of_the_run_and_all_that_it_started(
         pytest.fail("a process of the command is left")
 
 
-def test_a_command_has_a_limit_of_its_own_where_the_run_has_none(begin: Callable[[float | None], list[str]]) -> None:
+def test_a_command_has_a_limit_of_its_own_where_the_run_has_none(
+    begin: Callable[[float | None], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(None)
-    with pytest.raises(waiting.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
-        waiting.run_within(["sleep", "600"], environment=os.environ, own_s=0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(waiting, "OWN_S", 0.2)
+        with pytest.raises(waiting.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
+            waiting.run_within(["sleep", "600"], environment=os.environ)
     done = waiting.run_within(["cat"], environment=os.environ, given="a text")
     assert (done.returncode, done.stdout) == (0, "a text")
 

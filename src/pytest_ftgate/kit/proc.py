@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from ..runner import proc
 from ..runner.proc import children_of_thread, cpu_ns, read, stat_fields
 
 # psutil is imported where the kernel says nothing itself: a plain run does without it.
@@ -194,19 +195,15 @@ class Proc:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+    """The children of a process; where the kernel does not list them, psutil's."""
+    try:
+        return proc.children(pid)
+    except FileNotFoundError:
         import psutil
 
         with contextlib.suppress(psutil.Error):
             return [child.pid for child in psutil.Process(pid).children()]
         return []
-    found: list[int] = []
-    with _gone():
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with _gone():  # of a thread that ended: it has handed its children on to another one
-                found += children_of_thread(pid, thread)
-    return found
 
 
 def children_of(pids: Collection[int]) -> set[int] | None:

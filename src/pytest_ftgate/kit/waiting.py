@@ -69,18 +69,16 @@ def run_within(
     stderr: int = subprocess.PIPE,
     errors: str = "replace",
     named: str = "",
-    own_s: float = OWN_S,
     on_wait: Callable[[], object] = lambda: None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; its output is text. `given` is its input, `on_wait` is called every second.
 
     An error has the words, or what they are `named`.
 
-    Raises TooLong once `own_s` or the time of the run is over; then it is killed with all that it started. Raises
-    OSError if it cannot be started.
+    Raises TooLong once OWN_S or the time of the run is over; then it is killed with all that it started. Raises OSError
+    if it cannot be started.
     """
-    left_s = max(LEAST_S, _patience.ends_s - time.monotonic())
-    limit_s = min(own_s, left_s)
+    limit_s = left_s()
     ends_s = time.monotonic() + limit_s
     with subprocess.Popen(
         words,
@@ -102,7 +100,7 @@ def run_within(
                 except subprocess.TimeoutExpired:
                     given = None  # it has been sent
                 if time.monotonic() > ends_s:
-                    why = f"{_patience.limit} was over" if left_s < own_s else "that is the limit of such a command"
+                    why = f"{_patience.limit} was over" if limit_s < OWN_S else "that is the limit of such a command"
                     raise TooLong(f"`{plain(named or shlex.join(words))}` did not end within {limit_s:.3g} s: {why}")
         except BaseException:
             kill_tree(process.pid)  # it would else go on; and what is below it keeps its output open

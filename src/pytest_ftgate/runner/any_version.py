@@ -13,24 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Decorate = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+    Decorate = Callable[[Any, tuple[Any, ...]], Any]
 
 
 class Anything:
     """A name, or what it gives where it is called. As a decorator it has the function decorated, with its arguments."""
 
-    def __init__(
-        self, name: str, decorate: Decorate, args: tuple[Any, ...] = (), options: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, name: str, decorate: Decorate, args: tuple[Any, ...] = ()) -> None:
         self._name = name
         self._decorate = decorate
         self._args = args
-        self._options = options or {}
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if len(args) == 1 and not options and hasattr(args[0], "__code__"):
-            return self._decorate(args[0], self._args, self._options)
-        return Anything(self._name, self._decorate, args, options)
+            return self._decorate(args[0], self._args)
+        return Anything(self._name, self._decorate, args)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -81,7 +78,7 @@ class Decorated:
         return known
 
 
-def _declare(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _declare(function: Any, args: tuple[Any, ...]) -> Any:
     """A test with what any decorators of it name, such as its own executors; their other words count elsewhere."""
     test = function if hasattr(function, "__ftgate__") else Decorated(function)
     test.__ftgate__.args += args
@@ -99,7 +96,7 @@ class AnyFtgate:
 
 def anything(name: str) -> Anything:
     """A name that this version does not export."""
-    return Anything(name, lambda function, args, options: function)
+    return Anything(name, lambda function, args: function)
 
 
 def _taking_anything(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,10 +24,10 @@ def check_clocks() -> None:
             )
 
 
-def resolution_ns(rounds: int = 50) -> int:
+def resolution_ns() -> int:
     """The smallest difference between two unequal readings, in ns."""
     best = 1_000_000_000
-    for _ in range(rounds):
+    for _ in range(50):
         first = now_ns()
         second = now_ns()
         while second == first:

@@ -23,6 +23,24 @@ def children_of_thread(pid: int, thread: int | str) -> list[int]:
     return [int(child) for child in read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
+def children(pid: int) -> list[int]:
+    """The children of a process; none of one that is gone.
+
+    Raises FileNotFoundError where the kernel has no list of them: off Linux, and without CONFIG_PROC_CHILDREN.
+    """
+    os.stat(f"/proc/self/task/{os.getpid()}/children")
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            try:
+                found += children_of_thread(pid, thread)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has handed its children on to another thread
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
 def stat_fields(pid: int | str) -> list[bytes]:
     """The fields of /proc/PID/stat from the third on: the name before them may hold anything. Raises OSError."""
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()

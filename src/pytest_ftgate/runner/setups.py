@@ -63,7 +63,7 @@ class WorkerSetups:
     without one, a loop is made and lives as long as the worker.
     """
 
-    def __init__(self, setups: Setups, given: Any, loop: Runner | None = None) -> None:
+    def __init__(self, setups: Setups, given: Any, loop: Runner | None) -> None:
         self.setups = setups
         self.given = given
         self.loop = loop

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..orders import AT_BARRIER, Order
-from ..proc import children_of_thread, cpu_ns, read, stat_fields
+from ..proc import children, cpu_ns, read, stat_fields
 from ..protocol import Failure
 from ..worker import collect_garbage, worker_name
 
@@ -170,27 +170,9 @@ def _below(pid: int) -> set[int]:
     parents = [pid]
     try:
         while parents:
-            children = _listed(parents.pop()) - below
-            below |= children
-            parents += children
-    except FileNotFoundError:  # CONFIG_PROC_CHILDREN
-        return {child.pid for child in living_children(())}
+            new = set(children(parents.pop())) - below
+            below |= new
+            parents += new
+    except FileNotFoundError:
+        return {child.pid for child in living_children()}
     return below
-
-
-def _listed(pid: int) -> set[int]:
-    """The children of a process; none of one that has gone. Raises FileNotFoundError where the kernel has no list."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return set()
-    children: set[int] = set()
-    for thread in threads:
-        try:
-            children |= set(children_of_thread(pid, thread))
-        except ProcessLookupError:
-            pass
-        except FileNotFoundError:
-            if thread == str(pid) == str(os.getpid()):
-                raise
-    return children
