@@ -1,4 +1,4 @@
-"""Files that are whole or not there, what is left in them, and folders that git does not see."""
+"""Files that are whole or missing, never half written, and folders that git does not see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .units import size
 T = TypeVar("T")
 
 MOST_BYTES = 1 << 30
-"""What a file may hold that is read whole, unless its reader expects less."""
+"""A larger file is not read, unless its reader sets another limit."""
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ DEEPEN: Final = (
     "(`fetch-depth: 0` of actions/checkout, `GIT_DEPTH: 0` of GitLab)"
 )
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# What `git rev-parse --local-env-vars` names, but for the settings by which a CI machine declares safe directories.
+# As `git rev-parse --local-env-vars`, without the settings by which a CI machine declares safe directories.
 _OF_A_HOOK: Final = frozenset(
     {
         *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE"),
@@ -32,7 +32,7 @@ _OF_A_HOOK: Final = frozenset(
 _BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^\d?)")
 _REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
 _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
-"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
+"""Variables of GitHub and GitLab that hold the branch of a run; the first only for a pull request."""
 _IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
 _SETTINGS: Final = (
     f"core.hooksPath={os.devnull}",

@@ -1,4 +1,4 @@
-"""What is not shown: credentials of addresses and what is named as a secret; digests from which nothing is guessed."""
+"""Hides credentials in addresses and the values of secrets; makes digests that resist guessing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 HIDDEN: Final = "***"
 """Stands for what is not shown."""
 SHORTEST: Final = 8
-"""Characters, at least, of a variable's value that is looked for in texts: a shorter one is also part of others."""
+"""Shorter values of variables are not searched for in texts, because they are also parts of other words."""
 
 _SECRET = r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:api|access|private)[_-]?key)(?![a-z])"
 _NAME = re.compile(rf"[\w-]{{0,60}}{_SECRET}[\w-]{{0,60}}", re.IGNORECASE)
@@ -53,10 +53,10 @@ def _secrets() -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def sealed(text: str, salt: str) -> str:
-    """A digest by which the same text is known again.
+    """A digest that is the same for the same text and salt.
 
-    What it is of may be short and known but for a secret in it: each guess takes some 50 ms and 16 MiB, and what was
-    tried out for one salt tells nothing of another.
+    The text may be known except for a short secret, so each guess takes some 50 ms and 16 MiB, and the salt makes
+    guesses at one digest useless for another.
     """
     import hashlib  # every run of pytest imports this module
 

@@ -73,7 +73,7 @@ class Owner(NamedTuple):
 
 
 def run_mark() -> str:
-    """What the marks of all launches of this process begin with."""
+    """The prefix of the marks of all launches of this process."""
     return f"{_own(os.getpid())}-"
 
 

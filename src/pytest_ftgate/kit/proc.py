@@ -74,13 +74,13 @@ UNBORN: Final = Account(0, 0, 0, 0)
 
 
 class Proc:
-    """What the kernel tells about other processes; None or empty if the process has exited. Raises PermissionError.
+    """Reads the kernel's accounts of other processes; None or empty if the process has exited. Raises PermissionError.
 
     The files read in each sample are kept open, as long as there are not too many threads.
     """
 
     def __init__(self) -> None:
-        # By a thread's id, which is one of its machine's as long as it lives.
+        # Descriptors by thread id, which is unique on the machine while the thread lives.
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
@@ -99,7 +99,7 @@ class Proc:
         return Slices(int(running), int(count))
 
     def _again(self, name: str, pid: int, thread: int) -> bytes | None:
-        """What a file of a thread says now; it is kept open."""
+        """The present content of a file of a thread, which is kept open."""
         kept = self._kept[name].get(thread)
         try:
             if kept is None:
@@ -116,7 +116,7 @@ class Proc:
         return children(pid)
 
     def title(self, pid: int) -> str:
-        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
+        """The title of a process: the first word of its command line if it rewrote that, else its name."""
         words = command(pid)
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
@@ -292,7 +292,7 @@ class Family(NamedTuple):
 
 
 def family(pid: int) -> Family | None:
-    """Of a process and its children; None of one that is gone, and off Linux."""
+    """The `Family` of a process; None if it is gone, and off Linux."""
     try:
         fields = stat_fields(pid)
     except OSError:

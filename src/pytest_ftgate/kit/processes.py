@@ -16,7 +16,7 @@ from .proc import FORKSERVER, TRACKER, children, command, runs
 
 _LOOK_S = 0.003
 GRACE_S = 5.0
-"""How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
+"""How long processes may outlive the launch that started them, such as a resource tracker."""
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -79,7 +79,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
-    """What a launch that has exited left behind: `pid: command` of each that is there `wait_s` later.
+    """The processes that a launch left behind, as `pid: command`, if they still run `wait_s` later.
 
     Resource trackers and forkservers end by themselves once no process of the launch holds their pipe any more: they
     are waited for like all others, but what remains for the sake of another process is not named.
@@ -88,7 +88,7 @@ def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
     while (left := marked(mark)) and time.monotonic() < ends:
         wait_for(left, ends - time.monotonic())  # to ask those takes less than to look for all again
     left = [process for process in left if not runs(process.pid, TRACKER)]
-    # What a forkserver forked has its command line, too: it is older than they.
+    # The children of a forkserver have its command line too; the server is the oldest.
     server = min((process for process in left if runs(process.pid, FORKSERVER)), key=_began_s, default=None)
     return [described(process) for process in left if process != server or len(left) == 1]
 

@@ -1,4 +1,4 @@
-"""What launches leave in the file system: named semaphores, shared memory, folders of multiprocessing."""
+"""Leftovers of launches in the file system: named semaphores, shared memory, folders of multiprocessing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import psutil
 
 _SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
 SCRATCH: Final = "ftgate-"
-"""What the names of scratch folders begin with."""
+"""The prefix of scratch folders."""
 FOLDER: Final = "pymp-"
-"""What the names of multiprocessing's temporary folders begin with."""
+"""The prefix of multiprocessing's temporary folders."""
 _SEMAPHORES: Final = Path("/dev/shm/sem.mp-")
-"""Where Linux keeps named semaphores, and what the names of multiprocessing's begin with."""
+"""Linux keeps named semaphores here; those of multiprocessing have this prefix."""
 
 
 def temporary_folder(mark: str) -> str:
@@ -31,12 +31,12 @@ def temporary_folder(mark: str) -> str:
 
 
 def semaphore_prefix(mark: str) -> str:
-    """What multiprocessing's names of a launch's semaphores begin with; empty where a name may not be so long."""
+    """The prefix of the semaphores that multiprocessing makes in a launch; empty where names must be shorter."""
     return f"/mp-{mark}" if sys.platform == "linux" else ""
 
 
 def left_in(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """What launches and runs have left in these folders, and elsewhere under the names above; each with its mark."""
+    """Leftovers of launches and runs in these folders, and elsewhere under the names above, each with its mark."""
     for folder in folders:
         yield from ((path.name, path) for path in folder.glob("*"))
     for begin in (Path(tempfile.gettempdir(), SCRATCH), Path(tempfile.gettempdir(), FOLDER), _SEMAPHORES):

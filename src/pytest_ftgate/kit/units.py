@@ -14,7 +14,7 @@ DIGITS = 3
 ROUNDED = 0.99
 """From here on a number below 1 may be 1 after rounding."""
 UNKNOWN = "unknown"
-"""In place of the ends of an interval that says nearly nothing."""
+"""Replaces the ends of an interval that says nearly nothing."""
 SAID_GROWTH = 1.01
 """From here on a report says how much slower the body of a tail is."""
 
@@ -131,7 +131,7 @@ def change(value: float) -> str:
 
 
 def beyond_body(growth: float) -> str:
-    """What is said after the change of a tail whose body has become slower; most unchanged ones hardly do."""
+    """Follows the change of a tail whose body has become slower by SAID_GROWTH; empty for any other."""
     return f" beyond the body's own {change(growth)}" if growth >= SAID_GROWTH else ""
 
 

@@ -34,7 +34,7 @@ def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
 
 
 def fault_of(error: msgspec.ValidationError) -> tuple[str, str]:
-    """What is wrong with a decoded value, and the place of it: `$` is the whole."""
+    """Why a value cannot be decoded, and its place in the whole, which is `$`."""
     fault, _, place = str(error).partition(" - at `")
     if "matching regex" in fault:  # the one that git writes says little to people
         fault = "is not of the form that is written there"
@@ -44,9 +44,9 @@ def fault_of(error: msgspec.ValidationError) -> tuple[str, str]:
 # Metrics, the thresholds that are declared for them, and intervals.
 
 WIDEST = 10.0
-"""A quantity whose interval ends that many times apart is not even known to its magnitude."""
+"""If the ends of an interval are this many times apart, not even the magnitude is known."""
 VAGUE = 4.0
-"""An interval whose ends are that many times apart, as that of two launches often is, tells no reader anything."""
+"""If the ends are this many times apart, as they often are for two launches, a table leaves the interval out."""
 
 
 class Metric(StrEnum):
@@ -65,7 +65,7 @@ class Metric(StrEnum):
 
 
 class Threshold(Struct, frozen=True, kw_only=True):
-    """What counts as a change of one metric, as declared; None leaves a field to the next layer of options.
+    """The declared size of a change of one metric; None leaves a field to the next layer of options.
 
     `margin` and `effect` are fractions of the reference, `floor` is in the metric's unit (s, bytes, a fraction of the
     time, x): the fail limit is (1 + margin) reference + floor.

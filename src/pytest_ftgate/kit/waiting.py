@@ -1,4 +1,4 @@
-"""How long this process waits for others: for git, uv and what they start, and for a lock that another one holds."""
+"""Limits how long this process waits for git, uv and their children, and for a lock that another process holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .text import plain
 OWN_S: Final = 1800.0
 """How long a command may take where the run has no time of its own."""
 LEAST_S: Final = 10.0
-"""What a command may take at least, also when the time of the run is over: baselines are stored then."""
+"""A command may take this long even when the time of the run is over, because baselines are stored then."""
 SAID_AFTER_S: Final = 2.0
 """How long a lock is waited for in silence."""
 

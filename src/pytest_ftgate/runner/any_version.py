@@ -69,7 +69,7 @@ class Decorated:
             return Anything(name, unknown)
 
         def known(*args: Any, **options: Any) -> Any:
-            # What it takes may be a class or any other callable, which is no argument of an unknown decorator.
+            # A registered function may be a class or any other callable, not only a plain function.
             try:
                 return getattr(declaration, api.DECORATORS[name])(*args, **options)
             except (LookupError, TypeError, AttributeError):

@@ -115,7 +115,7 @@ class Declaration:
         self.setups: list[tuple[str, Any, Callable[..., Any]]] = []
         """"setup" or "teardown", its scope, and the function."""
         self.unknown = ""
-        """In a measured process a decorator of the test that gives it a function in a way that nobody here knows."""
+        """In a measured process, a decorator of the test that registers a function and is unknown to this version."""
 
     def attach(self) -> None:
         """Set this declaration and its decorators as attributes of the body."""
@@ -223,7 +223,7 @@ class Declaration:
 
 
 SCOPES = ("iteration", "worker", "launch")
-"""Those of setups and teardowns."""
+"""Scopes of setups and teardowns."""
 DECORATORS = {
     "shared": "set_shared",
     "check": "set_check",

@@ -6,7 +6,7 @@ It must never change: stored baselines are ratios to it. A change needs a new ST
 from __future__ import annotations
 
 BURN, EMPTY = "burn", "empty"
-"""What replaces a workload: the control workload, or an empty one, which shows the interpreter's memory floor."""
+"""Replacements of a workload: the control workload, or an empty one, which shows the interpreter's memory floor."""
 ROUNDS = 20_000
 
 

@@ -1,4 +1,4 @@
-"""What a workload's error says: imported once there is one, so that a workload without errors does not hold it."""
+"""Describes a workload's error. It is imported for the first error, so it costs other workloads no memory."""
 
 from __future__ import annotations
 

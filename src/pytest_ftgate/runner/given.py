@@ -1,4 +1,4 @@
-"""What a workload gives to a counter, timer or peak where it is no plain number: imported for the first of them."""
+"""Converts values for counters, timers and peaks that are no plain numbers. It is imported for the first one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def finite(method: str, name: str, value: Any) -> float:
-    """What a workload gave `worker.METHOD(name, value)` as an exact int or float.
+    """The value of `worker.METHOD(name, value)` as an exact int or float.
 
     Raises TypeError for what is no number, ValueError for one that is not finite, with the line that gave it.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .api import Declaration
     from .setups import Setups, WorkerSetups
 
-    # What a worker needs to find its body; plain values, which can be sent to any worker.
+    # Everything that a worker needs to find its body, as plain values, which can be sent to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, behind (the entries that come last, since they have a source
     # folder of what is installed), adapter (the file that declares a test without a decorator, see `adapted`; else
     # empty), kind, method, name (of the user's factory), processes (whether the workers of his own executor are),
@@ -46,7 +46,7 @@ class Body:
         self.setups = setups
 
     def surroundings(self, given: Any, loop: Any = None) -> WorkerSetups | None:
-        """What runs around the calls with `given`, a worker or an executor; None without setups and teardowns."""
+        """The setups and teardowns of `given`, a worker or an executor; None if the test has none."""
         if self.setups is None:
             return None
         from .setups import WorkerSetups
@@ -161,7 +161,7 @@ def declaration(setup: Setup) -> tuple[Declaration, Any]:
 
 
 def adapted(adapter: str, test: Any, owner: type | None) -> Declaration:
-    """What a feature's file makes of a test without a decorator: its `declared(test, owner)`, with the test's class.
+    """The declaration of a test without a decorator: `declared(test, owner)` of a feature's file; `owner` is its class.
 
     The file needs the standard library and the runner alone. The body of the declaration takes no `self`.
     """
@@ -209,7 +209,7 @@ def serves(setup: Setup, role: str) -> bool:
 
 
 def factory(setup: Setup) -> Callable[..., Any]:
-    """What makes the executor or the event loop of this cell; for a cell whose executor has a name."""
+    """The user's factory of the executor or event loop of this cell, whose executor has a name."""
     declared, _ = declaration(setup)
     return declared.factory_for(setup["kind"], setup["name"])
 
@@ -308,7 +308,7 @@ def is_named(text: str) -> bool:
 
 
 def imported(text: str) -> Any:
-    """What a parameter names as `module:qualname`; the module itself where the second part is empty."""
+    """The object that a parameter names as `module:qualname`; the module itself if the second part is empty."""
     module, _, qualname = text.partition(":")
     found: Any = importlib.import_module(module)
     for part in filter(None, qualname.split(".")):

@@ -1,4 +1,4 @@
-"""What the processes of a launch hold and import: a thread in each of them writes it to files while workers are held.
+"""Memory and imports of a launch: a thread in each of its processes writes them to files while workers are held.
 
 The start hook installs it where the environment says so: before anything of the workload is imported. Memory is known
 by the line that allocated it, as tracemalloc knows it; imports by what they take, as `-X importtime` does. Of both only
@@ -29,7 +29,7 @@ LOADS = "FTGATE_LOADS"
 HOLDS = "holds"
 """The file in that folder that is there while workers are held: then the thread writes."""
 LEFT = "left"
-"""What the name of a file begins with that was written at a barrier, between two calls of the body."""
+"""The prefix of files that are written at a barrier, between two calls of the body."""
 FRAMES = 8
 """Calls that are kept of an allocation: an import takes seven, and each slows the workload."""
 LEAST_BYTES = 256
@@ -65,7 +65,7 @@ def install(setting: str) -> None:
 
 
 def _forked() -> None:
-    """What the parent holds or has imported is the parent's: a child has its own only once it writes to it."""
+    """Forget the parent's memory and imports, because a child shares them until it writes."""
     global _left
     _left = 0
     _imports.clear()

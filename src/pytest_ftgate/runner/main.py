@@ -81,7 +81,7 @@ class ControlPipes:
 
 
 class LaunchObserver(Observer):
-    """What the controller, the lock probe and the observers of features learn of an iteration of one kind.
+    """Tells the controller, the lock probe and the observers of features about an iteration of one kind.
 
     Of a held one the controller learns when the workers are at work, and when they have done their part. It answers
     once it has sampled them: until then none of them ends, or leaves the barrier.
@@ -138,7 +138,7 @@ FLAGS = {
     BARRIER: AT_BARRIER,
     LEFT: COLLECTING | AT_BARRIER,
 }
-"""Of a kind of iteration; others collect garbage first, and that is all."""
+"""Flags of the order by kind of iteration; all other kinds only collect garbage first."""
 
 
 class MeasuredCell:

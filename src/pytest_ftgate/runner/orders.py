@@ -1,4 +1,4 @@
-"""What the main process asks of its workers: an order for each iteration, for setups and teardowns, and for the end."""
+"""Orders of the main process to its workers: for each iteration, for setups and teardowns, and for the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLLECTING = 512
 
 
 class Order:
-    """What an iteration asks for: `loops` calls of the body, or calls until `window_ns` has passed.
+    """An order: `loops` calls of the body, or calls until `window_ns` has passed.
 
     With 0 loops all workers stop after the same number of calls, once the window has passed: `tally` says when.
     """

@@ -78,7 +78,7 @@ def context_of(kind: str, method: str | None) -> Any:
 
 
 def start_method(method: str | None) -> str:
-    """That of a cell: without one what the workload has set, else this interpreter's default."""
+    """The start method of a cell: its own, else the one that the workload has set, else the interpreter's default."""
     import multiprocessing
 
     # Asked without `allow_none`, it would be set for good.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROFILE = "FTGATE_PROFILE"
 """The environment variable with the mean interval in ns, a colon, and the folder for the files."""
 END = b"sampled at "
-"""What the line after each sample begins with; the rest is its time in ns, on the clock of iterations."""
+"""The prefix of the line after each sample; the rest is its time in ns, on the clock of iterations."""
 MOST_BYTES = 32 << 20
 """The size of a file after which nothing more is sampled."""
 SWITCH_S = 0.0001

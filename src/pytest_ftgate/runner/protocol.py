@@ -61,7 +61,7 @@ class Unsupported(Exception):
 
 
 SKIPS = ("Skipped", "SkipTest")
-"""Of pytest, when a cell runs as a functional test, and of unittest."""
+"""Errors of pytest, when a cell runs as a functional test, and of unittest."""
 
 
 def explain(error: BaseException) -> tuple[str, str]:

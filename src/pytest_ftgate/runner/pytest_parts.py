@@ -1,4 +1,4 @@
-"""What bodies use of pytest, small enough to be measured with them: `raises`, `approx`, `fail`."""
+"""pytest's `raises`, `approx` and `fail` for bodies, small enough to be measured with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Failed(BaseException):
-    """What `pytest.fail` raises: as the real one, no `except Exception` catches it."""
+    """`pytest.fail` raises it; like the real one, it passes through `except Exception`."""
 
 
 def fail(reason: str = "", pytrace: bool = True) -> NoReturn:
@@ -25,7 +25,7 @@ fail.Exception = Failed  # type: ignore[attr-defined]
 
 
 class Raised:
-    """What `raises` caught: `value`, `type`, `tb` and `match`, once its block has ended."""
+    """The error that `raises` caught, once its block has ended."""
 
     value: BaseException
 

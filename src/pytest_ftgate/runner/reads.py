@@ -37,7 +37,7 @@ NAMES = "names"
 MODULE = "module"
 """A folder and a name, joined, that the import system looked for in it."""
 SUFFIX = "suffix"
-"""What such a name may end in: `.py`, and those of bytecode and extension modules."""
+"""A suffix of such a name: `.py`, or one of bytecode and extension modules."""
 WRITTEN = "written"
 """A path that was opened for writing, made, moved or removed."""
 BOUND, CONNECTED = "bound", "connected"
@@ -76,7 +76,7 @@ def install(file: str) -> None:
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Asked(getattr(os, name)))
     os.open = _Opened(_open)
-    # What the import system looks for, which raises no event.
+    # The import system's search for modules raises no event.
     from importlib.machinery import FileFinder, all_suffixes
 
     for suffix in all_suffixes():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LaunchRecord:
-    """What a launch has measured so far."""
+    """The figures of a launch so far."""
 
     def __init__(self) -> None:
         self.iterations = self.wall_ns = 0
@@ -22,7 +22,7 @@ class LaunchRecord:
         self.results: dict[str, int] = {}
         """How often each came."""
         self.spans: list[tuple[int, int]] = []
-        """Of each measured iteration: when the first worker began and the last one ended, on the clock of `now_ns`."""
+        """When the first worker began and the last one ended, by measured iteration, on the clock of `now_ns`."""
         self.start_ns: int | None = None
         self.join_ns: int | None = None
 

@@ -57,7 +57,7 @@ class Setups:
 
 
 class WorkerSetups:
-    """What runs around the calls of one worker, in the worker itself. A teardown runs where its setup has begun.
+    """Runs setups and teardowns of one worker, in the worker itself. A teardown runs if its setup has begun.
 
     `given` is what the functions get: the worker, or the executor that a body drives. An async body runs in `loop` too;
     without one, a loop is made and lives as long as the worker.
@@ -71,7 +71,7 @@ class WorkerSetups:
         self.begun: list[str] = []
 
     def carry_out(self, flags: int, own_cpu: bool = False) -> Error:
-        """What these flags of an order ask for, and its error; its CPU time does not count as the worker's."""
+        """Run the setups or teardowns of these flags; their CPU time is not the worker's. Returns the first error."""
         spent_ns = -process_time_ns() - ended_cpu_ns()
         if self.owns_loop and self.loop is None:
             self.loop = new_loop()
@@ -102,7 +102,7 @@ class WorkerSetups:
 
 
 class LaunchSetups:
-    """What runs around all workers of a launch, in its main process.
+    """Runs the setups and teardowns of a launch, in its main process.
 
     `loop` is that of the workers where they are tasks; it is closed at the end.
     """

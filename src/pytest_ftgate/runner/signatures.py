@@ -1,4 +1,4 @@
-"""What type checkers know of the decorators, and `declare/` the names of their arguments; no workload imports it."""
+"""Types of the decorators for type checkers; their arguments' names for `declare/`. No workload imports it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .loading import Setup
 
 THREADS_S = 5.0
-"""What threads of the workload get to end by themselves, once all else of their process has ended."""
+"""How long threads of the workload may go on after the rest of their process has ended."""
 TASKS = -1
 """Added to the signal that asks for stacks: the one that asks for those of asyncio's tasks."""
 
@@ -38,7 +38,7 @@ def install(setup: Setup, file: int) -> None:
 
 
 def task_stacks(tasks: dict[Any, str]) -> bytes:
-    """What each of these tasks, by name, awaits, in faulthandler's format."""
+    """The awaited calls of each of these tasks, by name, in faulthandler's format."""
     lines = []
     for task, name in tasks.items():
         calls, awaited = [], task.get_coro()

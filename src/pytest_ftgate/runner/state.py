@@ -10,4 +10,4 @@ without_shared: str = ""
 adapter: str = ""
 """The file that has made the bodies of tests without a decorator."""
 passed: "tuple[type[BaseException], ...]" = ()
-"""What a body in the main thread may raise through its worker: in a plain test run, what ends the run."""
+"""Errors of a body in the main thread that its worker lets through: in a plain test run, those that end the run."""

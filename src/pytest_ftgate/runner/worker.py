@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .loading import Body, Setup
 
 LENGTH = struct.Struct("<I")
-"""What comes before a report in a pipe."""
+"""Precedes a report in a pipe."""
 REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000

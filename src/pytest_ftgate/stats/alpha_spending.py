@@ -20,7 +20,7 @@ BETA = 0.04
 LOOKS: Final = (2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 26, 32, 40, 52, 64, 80)
 ALPHA_WEIGHTS = (0.02, 0.08, 0.10, 0.08, 0.06, 0.09, 0.07, 0.07, 0.06, 0.06, 0.06, 0.05, 0.05, 0.05, 0.05, 0.05)
 BETA_WEIGHTS = (0.0, 0.06, 0.19, 0.25, 0.08, 0.10, 0.07, 0.06, 0.04, 0.03, 0.03, 0.02, 0.02, 0.02, 0.015, 0.015)
-"""What each interim analysis may spend of alpha and of beta, chosen by simulation with heavy-tailed noise of 4 to 7 %.
+"""The shares of alpha and beta that each interim analysis may spend, by simulation with heavy-tailed noise of 4 to 7 %.
 
 Half of beta is spent by the fifth pair, because most cells are unchanged. A quarter of alpha is spent by then, so that
 +25 % fails after three or four pairs; the rest finds smaller changes.

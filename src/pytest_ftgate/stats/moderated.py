@@ -102,7 +102,7 @@ def reach(count: int, level: float, power: float, correlation: float = 0.0) -> f
 
 
 def interval(shifts: Sequence[float], scales: Floats, level: float) -> Interval:
-    """What the shifts of pairs have in common; of fewer than FEWEST pairs with their range, at level 0.
+    """The location of the shifts of pairs with its interval; with fewer than FEWEST pairs their range, at level 0.
 
     The estimate balances the clipped scores that `p_above` adds up (Huber 1964); at the ends of the two-sided interval
     their sum is as large as Student's t allows. Pairs that scatter more than the scales say, in which the stated

@@ -1,4 +1,4 @@
-"""What a speed-up over several workers says."""
+"""The serial fraction behind a speed-up."""
 
 from __future__ import annotations
 

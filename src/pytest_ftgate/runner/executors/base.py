@@ -1,4 +1,4 @@
-"""What all executors share: what an iteration gives, CPU time, children."""
+"""Shared by all executors: the outcome of an iteration, CPU time, children."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Observer:
     """Called when all workers are at work, and at a barrier; this one does nothing."""
 
     figures: Sequence[dict[str, Any]] = ()
-    """What was observed of the iteration, in the form of a worker's report."""
+    """The figures of observers in this process, in the form of a worker's report."""
 
     def resting(self, rests: bool) -> None:
         """Setups or teardowns begin to run, or have ended: nothing of them is recorded."""

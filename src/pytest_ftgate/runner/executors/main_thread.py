@@ -32,7 +32,7 @@ class MainThreadWorkers(StandingTimes):
     """Workers in the main thread; `work` is their part of an iteration, which starts tasks anew in any case."""
 
     loop: Any = None
-    """What runs the coroutines of setups, where the workers are tasks."""
+    """Runs the coroutines of setups if the workers are tasks."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool) -> None:
         self.setup = setup

@@ -111,7 +111,7 @@ class Hub:
             raise_first_error([self._receive(index)], len(self.reports))
 
     def _poll(self) -> tuple[Any, dict[int, int]]:
-        """What waits for the reports that are missing, or for a worker's death, and whose each descriptor is."""
+        """A poll of missing reports and of workers' deaths, and the worker by descriptor; no poll on Windows."""
         owners: dict[int, int] = {}
         if not hasattr(select, "poll"):  # Windows cannot poll a pipe: the workers are read in order
             return None, owners
@@ -254,7 +254,7 @@ class PipeWorkers(StandingTimes):
         cpu_ns = max(0, cpu_ns + self.others_cpu_ns() - self.rested_cpu_ns)
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
-        # What follows is not timed.
+        # Nothing below is timed.
         self.ended(hub)
         if self.fresh:
             self._drop()

@@ -54,7 +54,7 @@ class PoolWorkers(StandingTimes):
         self.others: list[Any] = []
         """The threads that were there before the pool was: none of its workers."""
         self.pool: Any = None
-        """What `with` gives of `opened`: for executors of concurrent.futures, the same."""
+        """The value of `with opened`: for executors of concurrent.futures, `opened` itself."""
         self.caller = Worker(0, setup["workers"], shared)
         self.setups: list[WorkerSetups] = []
 

@@ -47,7 +47,7 @@ class Lifetime:
 
 
 class Lifetimes:
-    """Of this process and interpreter. Nothing here takes a lock: each call on a list or dict is atomic."""
+    """The lifetimes of this process and interpreter. No lock is taken: each call on a list or dict is atomic."""
 
     def __init__(self) -> None:
         self.forget()
