@@ -132,14 +132,14 @@ class Repository:
 
     def named(self, revision: str) -> str | None:
         """As `commit`, but also a branch that only a remote has: CI checks out a commit and makes no local branches."""
-        found = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
-        return found or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
+        on_remote = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
+        return on_remote or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
 
     def spelled(self, name: str) -> str:
         """The remote's branch of this name if there is one: a local one may be out of date."""
         if name == f"{self.remote}/HEAD":
-            found = self.git("rev-parse", "--abbrev-ref", name).strip()
-            return found or name
+            branch = self.git("rev-parse", "--abbrev-ref", name).strip()
+            return branch or name
         on_remote = f"{self.remote}/{name}"
         return on_remote if self.commit(f"refs/remotes/{on_remote}") else name
 
@@ -175,8 +175,8 @@ class Repository:
             name = revision.removeprefix(f"{self.remote}/")
             places = f"refs/heads/{name}", f"refs/tags/{name}"
             lines = self.git("ls-remote", self.remote, *places).splitlines()
-            known = {name: found for found, _, name in (line.partition("\t") for line in lines)}
-            commit = next(filter(None, map(known.get, places)), "")
+            ids = {name: commit_id for commit_id, _, name in (line.partition("\t") for line in lines)}
+            commit = next(filter(None, map(ids.get, places)), "")
         if not commit:
             return None
         alone = ("--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
@@ -221,9 +221,9 @@ def committed_by_us(made_at: str) -> dict[str, str]:
 
 def mapped(path: str, old_root: Path, new_root: Path) -> str:
     """The path in `new_root` of a path in or below `old_root`, also through a link; any other path is unchanged."""
-    found, real = Path(path), old_root.resolve()
-    for place, root in ((found, old_root), (found, real), (found.resolve(), real)):
-        if found.is_absolute() and place.is_relative_to(root):
+    given, real = Path(path), old_root.resolve()
+    for place, root in ((given, old_root), (given, real), (given.resolve(), real)):
+        if given.is_absolute() and place.is_relative_to(root):
             return str(new_root / place.relative_to(root))
     return path
 

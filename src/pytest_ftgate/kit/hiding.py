@@ -60,8 +60,7 @@ def sealed(text: str, salt: str) -> str:
     """
     import hashlib  # every run of pytest imports this module
 
-    found = hashlib.scrypt(_bytes(text), salt=_bytes(salt), n=1 << 14, r=8, p=1, dklen=8)
-    return found.hex()
+    return hashlib.scrypt(_bytes(text), salt=_bytes(salt), n=1 << 14, r=8, p=1, dklen=8).hex()
 
 
 def _bytes(text: str) -> bytes:

@@ -65,7 +65,7 @@ def kill(left: Collection[psutil.Process]) -> None:
 
 def orphans() -> list[psutil.Process]:
     """The processes of launches whose owner has ended without ending them."""
-    found, owners = [], dict[Owner, bool]()
+    orphaned, owners = [], dict[Owner, bool]()
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
             owner = owner_of(pid)
@@ -75,17 +75,17 @@ def orphans() -> list[psutil.Process]:
             if whose not in owners:
                 owners[whose] = owner.gone
             if owners[whose]:
-                found.append(psutil.Process(pid))
-    return [process for process in found if alive(process)]
+                orphaned.append(psutil.Process(pid))
+    return [process for process in orphaned if alive(process)]
 
 
 def kill_tree(pid: int) -> None:
     """Kill a process that leads its group and that nobody has waited for yet, all below it, and its group."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        for each in (*process.children(recursive=True), process):
+        for member in (*process.children(recursive=True), process):
             with contextlib.suppress(psutil.Error):
-                each.kill()
+                member.kill()
     _kill_group(pid)
 
 

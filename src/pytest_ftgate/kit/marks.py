@@ -48,8 +48,8 @@ class Owner(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Owner | None:
         """The owner that the first mark in a text names."""
-        found = _PATTERN.search(text)
-        return found and cls(int(found[1]), int(found[2]), found[3], int(found[4]))
+        match = _PATTERN.search(text)
+        return match and cls(int(match[1]), int(match[2]), match[3], int(match[4]))
 
     @property
     def tag(self) -> int:
@@ -97,8 +97,8 @@ def carries(pid: int, mark: str) -> bool:
         return True
     environment = environment_bytes(pid)
     if environment is None:
-        found = str(psutil.Process(pid).environ().get(MARK, ""))
-        return found == mark or (not whole and found.startswith(mark))
+        value = str(psutil.Process(pid).environ().get(MARK, ""))
+        return value == mark or (not whole and value.startswith(mark))
     # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
     end = "\0" if whole else ""
     return f"\0{MARK}={mark}{end}".encode() in b"\0" + environment + b"\0"
@@ -113,8 +113,8 @@ def owner_of(pid: int) -> Owner | None:
     environment = environment_bytes(pid)
     if environment is None:
         return Owner.of(str(psutil.Process(pid).environ().get(MARK, "")))
-    found = re.search(rb"\0%b=([^\0]*)" % MARK.encode(), b"\0" + environment)
-    return Owner.of(found[1].decode(errors="replace")) if found else None
+    match = re.search(rb"\0%b=([^\0]*)" % MARK.encode(), b"\0" + environment)
+    return Owner.of(match[1].decode(errors="replace")) if match else None
 
 
 @contextlib.contextmanager

@@ -263,14 +263,14 @@ def environment_bytes(pid: int) -> bytes | None:
     """
     if not _ENVIRONMENTS:
         return None
-    found = read(f"/proc/{pid}/environ")
+    entries = read(f"/proc/{pid}/environ")
     for _ in range(_EXEC_LOOKS):
         # In the middle of an exec it is empty; a kernel thread and a zombie, whose is always empty, have no program.
-        if found or not _has_program(pid):
+        if entries or not _has_program(pid):
             break
         time.sleep(_EXEC_S)
-        found = read(f"/proc/{pid}/environ")
-    return found
+        entries = read(f"/proc/{pid}/environ")
+    return entries
 
 
 def _has_program(pid: int) -> bool:

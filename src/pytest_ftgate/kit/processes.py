@@ -22,14 +22,14 @@ GRACE_S = 5.0
 def tree(pid: int) -> list[psutil.Process]:
     """The live processes of a launch without the resource tracker, which is no part of the workload."""
     try:
-        found = [psutil.Process(pid)]
+        members = [psutil.Process(pid)]
     except psutil.NoSuchProcess:
         return []
-    for process in found:  # it grows meanwhile
+    for process in members:  # it grows meanwhile
         for child in children(process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
-                found.append(psutil.Process(child))
-    return [process for process in found if alive(process) and not runs(process.pid, TRACKER)]
+                members.append(psutil.Process(child))
+    return [process for process in members if alive(process) and not runs(process.pid, TRACKER)]
 
 
 def cpu_s(pid: int) -> float:
@@ -41,9 +41,9 @@ def cpu_s(pid: int) -> float:
     used_s = 0.0
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
+        for member in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):  # it may end at any moment
-                used_s += sum(each.cpu_times()[:4])  # user and system, its own and those of children that have ended
+                used_s += sum(member.cpu_times()[:4])  # user and system, its own and those of children that have ended
     return used_s
 
 

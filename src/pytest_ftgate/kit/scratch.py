@@ -61,8 +61,8 @@ def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
 
     def ours(path: Path) -> bool:
         with contextlib.suppress(OSError):
-            found = path.lstat()
-            return found.st_uid == os.getuid() and found.st_ctime >= began_s - 1
+            status = path.lstat()
+            return status.st_uid == os.getuid() and status.st_ctime >= began_s - 1
         return False
 
     left = set(filter(ours, shared))

@@ -124,5 +124,5 @@ def did_you_mean(word: Any, known: Sequence[str]) -> str:
     import difflib  # only a mistake needs it
 
     by_folded = {str(name).lower(): str(name) for name in known}
-    found = difflib.get_close_matches(str(word).lower(), by_folded, 1)
-    return f" (did you mean {by_folded[found[0]]!r}?)" if found else ""
+    close = difflib.get_close_matches(str(word).lower(), by_folded, 1)
+    return f" (did you mean {by_folded[close[0]]!r}?)" if close else ""

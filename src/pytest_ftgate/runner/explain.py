@@ -103,14 +103,14 @@ def _failed_assert(error: BaseException) -> tuple[str, list[Any], Any]:
     if not around:
         return "", [], None
     node = around[-1]
-    named = [each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute))]
+    named = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
     return " ".join((ast.get_source_segment(source, node) or "").split()), named, frame
 
 
 def _values(error: BaseException) -> Iterator[tuple[str, str]]:
     """The names in a failed assert, and attributes of these, with their values; only `__repr__` is called."""
     _, nodes, frame = _failed_assert(error)
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for node in nodes:
         name = node.id if hasattr(node, "id") else f"{getattr(node.value, 'id', '')}.{node.attr}"
         base, _, attribute = name.partition(".")
@@ -120,13 +120,13 @@ def _values(error: BaseException) -> Iterator[tuple[str, str]]:
         if attribute:
             value = _attribute(value, attribute)
         if not callable(value) and not hasattr(type(value), "__get__") and not isinstance(value, type(sys)):
-            known[name] = value
+            values[name] = value
     # An object says less than its attributes.
-    bases = {name.partition(".")[0] for name in known if "." in name}
-    shown = [name for name in known if name not in bases]
+    bases = {name.partition(".")[0] for name in values if "." in name}
+    shown = [name for name in values if name not in bases]
     for name in shown[:NAMES]:
-        yield name, _shown(known[name])
-    texts = [known[name] for name in shown if type(known[name]) in (str, bytes)]
+        yield name, _shown(values[name])
+    texts = [values[name] for name in shown if type(values[name]) in (str, bytes)]
     if len(shown) == len(texts) == 2 and type(texts[0]) is type(texts[1]) and max(map(len, texts)) > SHORT:
         yield _difference(*texts)
 
@@ -144,8 +144,8 @@ def _attribute(value: Any, name: str) -> Any:
     from inspect import getattr_static
     from types import MemberDescriptorType
 
-    found = getattr_static(value, name, getattr_static)
-    return found.__get__(value) if isinstance(found, MemberDescriptorType) else found
+    attribute = getattr_static(value, name, getattr_static)
+    return attribute.__get__(value) if isinstance(attribute, MemberDescriptorType) else attribute
 
 
 def _shown(value: Any) -> str:

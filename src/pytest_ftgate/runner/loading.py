@@ -102,11 +102,11 @@ def _load_from_file(name: str, path: str) -> ModuleType:
 
     # 1. Its parents, the outermost first: a package where there is one, else a bare module with its folder.
     parts = name.split(".")[:-1]
-    own = os.path.dirname(path)
+    ancestor = os.path.dirname(path)
     parents = []
     for depth in range(len(parts), 0, -1):
-        parents.append((".".join(parts[:depth]), own))
-        own = os.path.dirname(own)
+        parents.append((".".join(parts[:depth]), ancestor))
+        ancestor = os.path.dirname(ancestor)
     for parent, folder in reversed(parents):
         if parent in sys.modules:
             continue
@@ -291,15 +291,15 @@ def shape_of(function: Callable[..., Any]) -> str:
 
 def literals(params: dict[str, str]) -> dict[str, Any]:
     """The parameters, evaluated from their literals, or imported by their names."""
-    found = {}
+    values = {}
     for name, text in params.items():
         if is_named(text):
-            found[name] = imported(text)
+            values[name] = imported(text)
         else:
             from ast import literal_eval
 
-            found[name] = literal_eval(text)
-    return found
+            values[name] = literal_eval(text)
+    return values
 
 
 def is_named(text: str) -> bool:
@@ -310,7 +310,7 @@ def is_named(text: str) -> bool:
 def imported(text: str) -> Any:
     """The object that a parameter names as `module:qualname`; the module itself if the second part is empty."""
     module, _, qualname = text.partition(":")
-    found: Any = importlib.import_module(module)
+    value: Any = importlib.import_module(module)
     for part in filter(None, qualname.split(".")):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value

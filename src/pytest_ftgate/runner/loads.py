@@ -77,10 +77,10 @@ def _forked() -> None:
 
 def _write_held(busy: Any) -> None:
     """Write again and again while workers are held."""
-    there = os.path.join(_folder, HOLDS)
+    holds = os.path.join(_folder, HOLDS)
     while True:
         took_s = 0.0
-        if os.path.exists(there):
+        if os.path.exists(holds):
             began_s = time.monotonic()
             with busy:
                 _write(f"held.{now_ns()}")
@@ -98,11 +98,11 @@ def at_barrier() -> None:
 
 def _write(name: str) -> None:
     works = "pytest_ftgate.runner.worker" in sys.modules
-    found = (works, _held() if _lines else [], sorted(sys.modules), dict(_imports))
+    content = (works, _held() if _lines else [], sorted(sys.modules), dict(_imports))
     path = os.path.join(_folder, f"{name}.{os.getpid()}")
     try:
         with open(path + ".part", "wb") as file:
-            marshal.dump(found, file, MARSHAL)
+            marshal.dump(content, file, MARSHAL)
         os.replace(path + ".part", path)
     except OSError:  # the launch is being ended
         pass
@@ -115,17 +115,17 @@ def _held() -> list[tuple[str, int, int]]:
     """File, line and bytes of what is held."""
     import _tracemalloc
 
-    found: dict[Line, int] = {}
-    known: dict[int, Line | None] = {}  # by identity: the traces of a call share their frames
+    sizes: dict[Line, int] = {}
+    lines: dict[int, Line | None] = {}  # by identity: the traces of a call share their frames
     traces = _tracemalloc._get_traces()
     for _, size, frames, *_ in traces:
         try:
-            line = known[id(frames)]
+            line = lines[id(frames)]
         except KeyError:
-            line = known[id(frames)] = line_of(frames)
+            line = lines[id(frames)] = line_of(frames)
         if line is not None:
-            found[line] = found.get(line, 0) + size
-    return [(*line, size) for line, size in found.items() if size >= LEAST_BYTES]
+            sizes[line] = sizes.get(line, 0) + size
+    return [(*line, size) for line, size in sizes.items() if size >= LEAST_BYTES]
 
 
 def line_of(frames: Sequence[Line]) -> Line | None:

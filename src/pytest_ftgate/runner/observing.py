@@ -29,10 +29,10 @@ def observe(paths: Sequence[str], executor: Any) -> Callable[[], Figures]:
         ends.append((sys.modules.get(name) or execute(name, path)).observe(executor))
 
     def end() -> Figures:
-        found: Figures = {"counters": {}, "timers": {}, "peaks": {}}
-        for each in reversed(ends):
-            for kind, figures in each().items():
-                found[kind].update(figures)
-        return found
+        merged: Figures = {"counters": {}, "timers": {}, "peaks": {}}
+        for end_one in reversed(ends):
+            for kind, figures in end_one().items():
+                merged[kind].update(figures)
+        return merged
 
     return end

@@ -10,10 +10,10 @@ def read(path: str) -> bytes:
     """A whole file, read without a file object: its buffer would count as memory of the workload."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        found = b""
+        content = b""
         while part := os.read(descriptor, 4096):
-            found += part
-        return found
+            content += part
+        return content
     finally:
         os.close(descriptor)
 
@@ -29,16 +29,16 @@ def children(pid: int) -> list[int]:
     Raises FileNotFoundError where the kernel has no list of them: off Linux, and without CONFIG_PROC_CHILDREN.
     """
     os.stat(f"/proc/self/task/{os.getpid()}/children")
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             try:
-                found += children_of_thread(pid, thread)
+                pids += children_of_thread(pid, thread)
             except (FileNotFoundError, ProcessLookupError):
                 pass  # it has handed its children on to another thread
     except (FileNotFoundError, ProcessLookupError):
         pass
-    return found
+    return pids
 
 
 def stat_fields(pid: int | str) -> list[bytes]:

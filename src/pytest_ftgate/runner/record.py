@@ -61,7 +61,7 @@ class LaunchRecord:
             "timers": timers,
             "peaks": self.peaks,
             "results": sorted(self.results),
-            "result_counts": [self.results[each] for each in sorted(self.results)],
+            "result_counts": [self.results[result] for result in sorted(self.results)],
             "start_ns": self.start_ns,
             "join_ns": self.join_ns,
         }

@@ -187,9 +187,9 @@ class Worker:
 
         Raises TypeError if it is no number, ValueError if it is not finite.
         """
-        known = self.peaks.get(name)
+        highest = self.peaks.get(name)
         try:
-            if known is not None and value <= known:
+            if highest is not None and value <= highest:
                 return
         except Exception:
             pass
@@ -197,7 +197,7 @@ class Worker:
             from .given import exact, finite
 
             name, value = exact("peak", name), finite("peak", name, value)
-        if known is None or value > known:
+        if highest is None or value > highest:
             self.peaks[name] = float(value)
 
     def forget(self) -> None:

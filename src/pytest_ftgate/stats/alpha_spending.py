@@ -88,8 +88,8 @@ def _looks(alpha: float, beta: float, counts: tuple[int, ...], schedule: Schedul
 
 def _spent(looks: Sequence[int], weights: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
     """The share of a level that may be spent up to and including each count; 1 at the last."""
-    known = dict(zip(looks, accumulate(weights), strict=True))
-    return (*(known[count] for count in counts[:-1]), 1.0)
+    so_far = dict(zip(looks, accumulate(weights), strict=True))
+    return (*(so_far[count] for count in counts[:-1]), 1.0)
 
 
 @lru_cache(maxsize=256)

@@ -33,17 +33,17 @@ def change_points(values: Sequence[float], *, seed: int = 0) -> tuple[int, ...]:
 
     first = max(0, len(values) - LONGEST)
     series = np.asarray(values[first:], dtype=float)
-    found = [0, len(series)]
+    bounds = [0, len(series)]
     rng = np.random.default_rng(seed)
     while True:
-        segments = [series[low:high] for low, high in itertools.pairwise(found)]
+        segments = [series[low:high] for low, high in itertools.pairwise(bounds)]
         splits = [_best(segment) for segment in segments]
         widest = max(range(len(splits)), key=lambda number: splits[number][0])
         apart, at = splits[widest]
         if apart <= 0 or not _significant(segments, apart, rng):
             break
-        found = sorted([*found, found[widest] + at])
-    return tuple(first + place for place in found[1:-1])
+        bounds = sorted([*bounds, bounds[widest] + at])
+    return tuple(first + place for place in bounds[1:-1])
 
 
 def _significant(segments: Sequence[Floats], apart: float, rng: np.random.Generator) -> bool:

@@ -95,12 +95,12 @@ def row_shifts(own: Floats, other: Floats) -> tuple[Floats, Floats]:
     width = min(own.shape[1], other.shape[1])
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(own[:, :width]) - np.log(other[:, :width])
-    known = np.isfinite(logs)
-    counts = known.sum(axis=1)
+    paired = np.isfinite(logs)
+    counts = paired.sum(axis=1)
     shifts, errors = np.full(len(own), math.nan), np.full(len(own), math.nan)
     for count in {*counts.tolist()} - {0}:
         rows = counts == count
-        same = logs[rows][known[rows]].reshape(-1, count)
+        same = logs[rows][paired[rows]].reshape(-1, count)
         shifts[rows] = _medians(walsh_means(same))
         errors[rows] = _gini_deviations(same) / math.sqrt(count)
     return shifts, errors

@@ -53,8 +53,8 @@ def median_interval(values: Values, level: float) -> Interval:
 
     `Interval.level` is the level that it really has, 0 as in `location`. Raises ValueError as `location` does.
     """
-    known = finite_array(values).tolist()
-    return _interval(known, _sign_tail(len(known)), level)
+    finite = finite_array(values).tolist()
+    return _interval(finite, _sign_tail(len(finite)), level)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:

@@ -82,9 +82,9 @@ def carry_out(setups: list[WorkerSetups], observer: Observer, flags: int) -> lis
     if not setups:
         return []
     observer.resting(True)
-    errors = [each.carry_out(flags) for each in setups]
+    errors = [around.carry_out(flags) for around in setups]
     observer.resting(False)
-    places = [(getattr(each.given, "index", 0), getattr(each.given, "role", "")) for each in setups]
+    places = [(getattr(around.given, "index", 0), getattr(around.given, "role", "")) for around in setups]
     return [{"index": index, "role": role, "error": e} for (index, role), e in zip(places, errors, strict=True)]
 
 
@@ -134,15 +134,15 @@ def process_map(
 
 def own_workers() -> list[int]:
     """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
-    found = []
+    workers = []
     for pid in sorted(_below(os.getpid())):
         try:
             command = read(f"/proc/{pid}/cmdline")
         except OSError:
             continue
         if command and b"resource_tracker" not in command:
-            found.append(pid)
-    return found
+            workers.append(pid)
+    return workers
 
 
 def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:

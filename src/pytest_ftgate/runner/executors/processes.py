@@ -83,7 +83,7 @@ class ProcessWorkers(PipeWorkers):
         worker.join(1)
         code = worker.exitcode
         if code is not None and code < 0:
-            names = {int(each): each.name for each in Signals}  # a real-time signal has none
+            names = {int(signal): signal.name for signal in Signals}  # a real-time signal has none
             return f"was killed by {names.get(-code, f'signal {-code}')}"
         return f"exited with code {code} before it had reported"
 

@@ -38,9 +38,9 @@ class StartGate:
         if arrived and self._all_arrive(tasks):  # else some may still read
             for descriptor in (*self.arrived, *self.go):
                 os.close(descriptor)
-            for each in self.theirs:
-                if not isinstance(each, int):
-                    each.close()
+            for end in self.theirs:
+                if not isinstance(end, int):
+                    end.close()
 
     def _all_arrive(self, tasks: Sequence[Any]) -> bool:
         """Wait for a byte of each worker; whether all came."""
@@ -57,7 +57,7 @@ class StartGate:
 
 def pass_gate(gate: tuple[Any, Any], setup: Setup, shared: Any) -> None:
     """Initializer of a pool whose workers are all started before the body gets it."""
-    arrived, go = (each if isinstance(each, int) else each.fileno() for each in gate)
+    arrived, go = (end if isinstance(end, int) else end.fileno() for end in gate)
     if setup["kind"] != "threads":
         worker.start_pool_worker(setup, shared)
     os.write(arrived, b".")

@@ -259,8 +259,8 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
     _ftgate_acquire_now = _ftgate_acquire_now
 
     def __repr__(self) -> str:
-        own: str = super().__repr__()
-        return own.replace(" RLock object", " _thread.RLock object", 1) if type(self) is RLock else own
+        text: str = super().__repr__()
+        return text.replace(" RLock object", " _thread.RLock object", 1) if type(self) is RLock else text
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return _reduced(self, protocol)
