@@ -5,13 +5,7 @@ from __future__ import annotations
 import sys
 
 from . import state
-from .tokens import (
-    CommandToken,
-    ExecutorToken,
-    FactoryToken,
-    LoadToken,
-    MethodsToken,
-)
+from .tokens import CommandToken, ExecutorToken, FactoryToken, LoadToken, MethodsToken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -251,11 +251,8 @@ class MeasuredCell:
     def check_gil(self, enabled: bool, module: str) -> None:
         """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
         if self.expects_gil_off and (enabled or gil_watch.wait_and_ask()):
-            by = (
-                f"module {module or gil_watch.module!r} turned it on"
-                if module or gil_watch.module
-                else "no module was named"
-            )
+            named = module or gil_watch.module
+            by = f"module {named!r} turned it on" if named else "no module was named"
             raise Failure(
                 f"the GIL came back on: {by}",
                 "The module does not declare that it can run without the GIL (Py_mod_gil). "

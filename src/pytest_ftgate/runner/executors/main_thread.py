@@ -10,14 +10,7 @@ from ..clock import ended_cpu_ns, now_ns
 from ..orders import END, SETUP, TEARDOWN, Order
 from ..protocol import raise_first_error
 from ..worker import Worker, collect_garbage, make_worker, run
-from .base import (
-    Observer,
-    StandingTimes,
-    carry_out,
-    observe_barrier,
-    others_cpu_ns,
-    process_map,
-)
+from .base import Observer, StandingTimes, carry_out, observe_barrier, others_cpu_ns, process_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

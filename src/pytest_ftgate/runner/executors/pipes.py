@@ -16,14 +16,7 @@ from ..held import FileWords, Stop, endless
 from ..orders import AT_BARRIER, END, HOLDING, ORDER, SETUP, STAYING, STOP, TEARDOWN, Order
 from ..protocol import Failure, raise_first_error
 from ..worker import LENGTH, NOT_PICKLED, Port, collect_garbage, place
-from .base import (
-    GRACE_S,
-    Observer,
-    StandingTimes,
-    leaders,
-    others_cpu_ns,
-    process_map,
-)
+from .base import GRACE_S, Observer, StandingTimes, leaders, others_cpu_ns, process_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -151,12 +151,11 @@ class PoolWorkers(StandingTimes):
                     f"the factory of executor({self.setup['name']!r}) returned {self.opened!r}: return a "
                     "concurrent.futures.Executor, or a context manager that gives one"
                 )
-        elif kind == "processes":
-            self.opened = executor(workers, mp_context=self.context, **options)
-        elif kind == "threads":
-            self.opened = executor(workers, "pool", **options)
+        elif kind in POOLS:
+            own = {"processes": {"mp_context": self.context}, "threads": {"thread_name_prefix": "pool"}}
+            self.opened = executor(workers, **own.get(kind, {}), **options)
         else:
-            self.opened = executor(workers, **options) if kind == "interpreters" else executor()
+            self.opened = executor()
         self.pool = self.opened.__enter__()
         if gate is not None:
             gate.start(self.pool)
