@@ -206,7 +206,7 @@ class TestBoundaries:
 
     @pytest.mark.parametrize("count", [3, 5, 8, 20])
     def test_regressed(self, count: int) -> None:
-        level = alpha_spending.last(ALPHA, BETA, count).alpha
+        level = alpha_spending.last_look(ALPHA, BETA, count).alpha
         limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, regresses in ((-self.STEP, False), (self.STEP, True)):
             verdict = decide.by_pairs(constant(math.exp(limit + step), count))
@@ -226,7 +226,7 @@ class TestBoundaries:
 
     @pytest.mark.parametrize("count", [3, 8])
     def test_improved_by_the_margin(self, count: int) -> None:
-        level = alpha_spending.last(ALPHA, 0.0, count).alpha
+        level = alpha_spending.last_look(ALPHA, 0.0, count).alpha
         limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, decision in ((self.STEP, Decision.IMPROVED), (-self.STEP, Decision.INCONCLUSIVE)):
             assert decide.by_pairs(constant(math.exp(-limit - step), count, beta=0.0)).decision is decision
@@ -236,7 +236,7 @@ class TestBoundaries:
         bound = moderated.BOUND * self.SPREAD
         nearer, farther = (
             math.log(1.02) + beyond(3, level, bound)
-            for level in (decide.suspect_level(ALPHA), alpha_spending.last(ALPHA, BETA, 3).alpha)
+            for level in (decide.suspect_level(ALPHA), alpha_spending.last_look(ALPHA, BETA, 3).alpha)
         )
         assert nearer > math.log(1.05)
         for log, decision in (
@@ -281,7 +281,7 @@ class TestMemory:
     def test_the_limit_is_the_margin_plus_the_floor(self) -> None:
         limit, count = 1.02 * 20e6 + PAGES, 20
         step = beyond(
-            count, alpha_spending.last(ALPHA, BETA, count).alpha, moderated.BOUND * metrics.row(Metric.USS).spread
+            count, alpha_spending.last_look(ALPHA, BETA, count).alpha, moderated.BOUND * metrics.row(Metric.USS).spread
         )
         for log, regresses in ((step - 1e-6, False), (step + 1e-6, True)):
             verdict = decide.by_pairs(looked([limit * math.exp(log)] * count, [20e6] * count, Metric.USS))
@@ -360,7 +360,7 @@ class TestLockWaitShare:
         """1.25 of it and a point; a point more is added before the logarithm."""
         count, spread = 20, metrics.row(Metric.LOCK_WAIT).spread
         limit = math.log(1.25 * 0.1 + 0.01 + 0.01)
-        step = beyond(count, alpha_spending.last(ALPHA, 0.0, count).alpha, moderated.BOUND * spread)
+        step = beyond(count, alpha_spending.last_look(ALPHA, 0.0, count).alpha, moderated.BOUND * spread)
         for log, regresses in ((step - 1e-6, False), (step + 1e-6, True)):
             now = math.exp(limit + log) - 0.01
             verdict = decide.by_pairs(looked([now] * count, [0.1] * count, Metric.LOCK_WAIT, beta=0.0))
@@ -634,7 +634,7 @@ class TestLooks:
 
     @pytest.mark.parametrize("count", [3, 7, 9])
     def test_between_looks_nothing_is_decided_and_at_the_end_what_is_left_is_spent(self, count: int) -> None:
-        level = alpha_spending.last(ALPHA, BETA, count).alpha
+        level = alpha_spending.last_look(ALPHA, BETA, count).alpha
         log = math.log(1.02) + beyond(count, level, moderated.BOUND * metrics.row(Metric.WALL).spread)
         going_on, ended = (decide.by_pairs(constant(math.exp(log + 1e-6), count, final=each)) for each in (False, True))
         assert going_on.decision is Decision.INCONCLUSIVE
@@ -651,7 +651,7 @@ class TestLooks:
         assert due(1, final=True) == due(0, final=True) == due(1, final=False) == []
         assert due(7, final=False, at_most=7) == [2, 3, 4, 5, 6, 7]
         final = [look for look in decide.due(8, ALPHA, BETA, 80, final=True) if look.launches == 8]
-        assert final == [alpha_spending.last(ALPHA, BETA, 8)]
+        assert final == [alpha_spending.last_look(ALPHA, BETA, 8)]
 
     def test_no_more_is_advised_than_there_are_looks(self) -> None:
         advised = 0
@@ -812,7 +812,7 @@ class TestRuledOut:
 
     def test_it_is_the_smallest_whole_percent(self) -> None:
         verdict = decide.by_pairs(constant(1.0, 4, effect=0.031))
-        level, costs = alpha_spending.last(ALPHA, BETA, 4).beta, constant(1.0, 4)
+        level, costs = alpha_spending.last_look(ALPHA, BETA, 4).beta, constant(1.0, 4)
         expected = decide.deviations(costs)
         assert verdict.decision is Decision.INCONCLUSIVE
         assert verdict.ruled_out == pytest.approx(round(verdict.ruled_out or 0, 2))

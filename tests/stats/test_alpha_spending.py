@@ -86,7 +86,7 @@ class TestPlan:
         looks = alpha_spending.planned_looks(0.01, BETA, at_most=at_most)
         assert crossed([look.alpha for look in looks]) == pytest.approx(0.01, abs=error_of(0.01))
         assert crossed([look.beta for look in looks]) == pytest.approx(BETA, abs=error_of(BETA))
-        assert alpha_spending.last(0.01, BETA, at_most) == looks[-1]
+        assert alpha_spending.last_look(0.01, BETA, at_most) == looks[-1]
 
     def test_one_pair_may_use_all(self) -> None:
         (look,) = alpha_spending.planned_looks(0.01, BETA, at_most=1)
@@ -94,7 +94,7 @@ class TestPlan:
         assert (look.alpha, look.beta) == pytest.approx((0.01, BETA))
 
     def test_after_the_last_planned_look_nothing_is_left(self) -> None:
-        look = alpha_spending.last(0.01, BETA, 2 * LOOKS[-1])
+        look = alpha_spending.last_look(0.01, BETA, 2 * LOOKS[-1])
         assert (look.alpha, look.beta) == (0.0, 0.0)
 
     @pytest.mark.parametrize("alpha", [0.05, 0.01, 1e-3, 1e-5, 1e-7])
@@ -113,7 +113,7 @@ class TestPlan:
     def test_nothing_to_look_at(self, at_most: int) -> None:
         for refused in (
             lambda: alpha_spending.planned_looks(0.01, 0.05, at_most=at_most),
-            lambda: alpha_spending.last(0.01, 0.05, at_most),
+            lambda: alpha_spending.last_look(0.01, 0.05, at_most),
         ):
             with pytest.raises(ValueError, match=f"no analysis of {at_most} pairs"):
                 refused()

@@ -12,7 +12,7 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
-from ..kit.files import content_of, regular
+from ..kit.files import content_of, open_regular
 from ..kit.text import first_of, listed, plain, plural
 from ..model.report import Report, Shard, Table
 from ..report import said
@@ -76,7 +76,7 @@ def _kind(path: Path) -> str:
     if path.is_dir():
         return "folder"
     try:
-        with regular(path) as file:
+        with open_regular(path) as file:
             began = file.read(64)
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}") from None

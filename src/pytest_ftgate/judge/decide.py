@@ -173,7 +173,7 @@ def due(
     planned = alpha_spending.planned_looks(alpha, beta, at_most=max(at_most, there), schedule=schedule)
     yield from (look for look in planned if look.launches <= there and not (final and look.launches == there))
     if final and there >= schedule.looks[0]:
-        yield alpha_spending.last(alpha, beta, there, schedule)
+        yield alpha_spending.last_look(alpha, beta, there, schedule)
 
 
 def least_pairs(
@@ -192,7 +192,7 @@ def least_pairs(
     """
     looks = schedule.looks
     for count in sorted(set(range(looks[0], looks[7])).union(looks)):
-        look = alpha_spending.last(alpha, beta, count, schedule)
+        look = alpha_spending.last_look(alpha, beta, count, schedule)
         fails, passes = (moderated.reach(count, level, POWER, correlation) for level in (look.alpha, look.beta))
         if count >= at_most:
             break
@@ -246,7 +246,7 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     # spent.
     evidence = weigh(costs)
     looked = costs.final and there >= alpha_spending.LOOKS[0]
-    level = alpha_spending.last(*levels[:2], there).beta if looked else 0.0
+    level = alpha_spending.last_look(*levels[:2], there).beta if looked else 0.0
     opened = _verdict(costs, level, evidence, Decision.INCONCLUSIVE)
     # 2. How many more pairs would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`.
     shift, fail, effect = evidence.shift.value, fail_limit(costs), pass_limit(costs)

@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 30
 
 
 @contextlib.contextmanager
-def regular(path: Path) -> Iterator[BufferedReader]:
+def open_regular(path: Path) -> Iterator[BufferedReader]:
     """A file, opened to be read. Raises OSError, also for a device or a pipe: a commit may hold a link to either.
 
     To open a pipe would wait for a writer, and what can be read from a device has no end.
@@ -37,7 +37,7 @@ def regular(path: Path) -> Iterator[BufferedReader]:
 
 def content_of(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a regular file of up to `most_bytes`. Raises OSError."""
-    with regular(path) as file:
+    with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {size(most_bytes)}", str(path))
@@ -80,7 +80,7 @@ def hide_from_git(root: Path) -> None:
         write_whole(ignore, [b"*\n"])  # one without its line would hide nothing for good
 
 
-def found_in(path: Path, kind: type[T]) -> T | None:
+def read_json(path: Path, kind: type[T]) -> T | None:
     """The value that a JSON file of ours holds; None if it is not there, or holds anything else."""
     try:
         return msgspec.json.decode(content_of(path), type=kind)

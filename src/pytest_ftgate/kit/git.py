@@ -135,7 +135,7 @@ class Repository:
         on_remote = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
         return on_remote or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
 
-    def spelled(self, name: str) -> str:
+    def remote_branch(self, name: str) -> str:
         """The remote's branch of this name if there is one: a local one may be out of date."""
         if name == f"{self.remote}/HEAD":
             branch = self.git("rev-parse", "--abbrev-ref", name).strip()
@@ -159,8 +159,8 @@ class Repository:
         """Whether a part of the history is not here: it was cut off when this was cloned."""
         return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
 
-    def fetched(self, revision: str, environ: Mapping[str, str]) -> str | None:
-        """The commit that a shallow clone lacks, by its id, the remote's name of it or its distance from HEAD.
+    def fetch(self, revision: str, environ: Mapping[str, str]) -> str | None:
+        """Fetch a commit that a shallow clone lacks, by its id, the remote's name of it or its distance from HEAD.
 
         None if it is not there, or may not be fetched: where CI is set the clone is the job's own, elsewhere it is a
         person's. No reference is written. Raises AgainstError with git's text.

@@ -52,7 +52,7 @@ def _secrets() -> Iterator[str]:
 
 
 @lru_cache(maxsize=4096)
-def sealed(text: str, salt: str) -> str:
+def slow_digest(text: str, salt: str) -> str:
     """A digest that is the same for the same text and salt.
 
     The text may be known except for a short secret, so each guess takes some 50 ms and 16 MiB, and the salt makes

@@ -248,7 +248,7 @@ def threads(pid: int) -> list[int]:
     return []
 
 
-def catches(pid: int, number: int) -> bool | None:
+def handles_signal(pid: int, number: int) -> bool | None:
     """Whether a process has a handler for a signal, be it one in C; None of one that is gone, and off Linux."""
     with contextlib.suppress(OSError):
         caught = re.search(rb"^SigCgt:\s*(\w+)", read(f"/proc/{pid}/status"), re.MULTILINE)

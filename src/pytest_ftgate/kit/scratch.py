@@ -35,7 +35,7 @@ def semaphore_prefix(mark: str) -> str:
     return f"/mp-{mark}" if sys.platform == "linux" else ""
 
 
-def left_in(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+def leftovers_in(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
     """Leftovers of launches and runs in these folders, and elsewhere under the names above, each with its mark."""
     for folder in folders:
         yield from ((path.name, path) for path in folder.glob("*"))

@@ -17,7 +17,7 @@ import filelock
 import msgspec
 
 from .errors import FtgateError
-from .files import found_in
+from .files import read_json
 from .killing import kill_tree
 from .text import plain
 
@@ -122,7 +122,7 @@ def locked(path: Path) -> Iterator[None]:
             lock.acquire(timeout=min(1.0, SAID_AFTER_S))
         except filelock.Timeout:
             holder = "another process"
-            if (known := found_in(note, tuple[int, str, str])) is not None:
+            if (known := read_json(note, tuple[int, str, str])) is not None:
                 pid, run, since = known
                 if run and run == _patience.run:
                     continue

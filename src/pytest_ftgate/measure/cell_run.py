@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..kit.hiding import sealed, without_secrets
+from ..kit.hiding import slow_digest, without_secrets
 from ..kit.text import plural
 from ..kit.values import Struct, grouped
 from ..model.sample import (
@@ -242,7 +242,7 @@ def measures(cell: Cell, spec: Spec) -> str:
     requested: list[object] = [program and (program.argv, program.environment)]
     requested += [spec.service, spec.packages, spec.window_s]
     requested += [environment, spec.pin]
-    return sealed(without_secrets(repr(requested)), spec.nodeid)
+    return slow_digest(without_secrets(repr(requested)), spec.nodeid)
 
 
 # ---- a launch under way

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from ..kit import proc
-from ..kit.proc import catches, children_of
+from ..kit.proc import children_of, handles_signal
 from ..kit.values import grouped
 from ..runner.stacks import TASKS
 from ..runner.worker import worker_name
@@ -155,7 +155,7 @@ def below(pid: int) -> list[int]:
 
 def _listens(pid: int, number: int = SIGNAL) -> bool:
     """Whether the signal would not kill it: no other program listens to it. Off Linux it is ignored by default."""
-    return bool(catches(pid, number)) or sys.platform != "linux"
+    return bool(handles_signal(pid, number)) or sys.platform != "linux"
 
 
 def _send(pid: int, thread: int, number: int) -> None:

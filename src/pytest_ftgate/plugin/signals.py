@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from ..kit.proc import catches
+from ..kit.proc import handles_signal
 
 ENDING: Final = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -33,7 +33,7 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
                 # C code may handle a signal, as faulthandler does, of which `signal.getsignal` knows nothing.
-                if signal.getsignal(number) is signal.SIG_DFL and not catches(os.getpid(), number):
+                if signal.getsignal(number) is signal.SIG_DFL and not handles_signal(os.getpid(), number):
                     self._before[number] = signal.signal(number, self._end)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)

@@ -17,7 +17,7 @@ from ..declare.options import STORED
 from ..declare.plan import one_per_target
 from ..kit import waiting
 from ..kit.errors import FtgateError
-from ..kit.files import found_in, write_whole
+from ..kit.files import read_json, write_whole
 from ..kit.values import Struct
 from ..kit.waiting import TooLong
 from ..measure import machine
@@ -277,7 +277,7 @@ class Targets:
 
 def _refuse_again(failed: Path, left_s: float) -> None:
     """Raise FtgateError if a commit could not be installed, as a file says, within a day and with as much time."""
-    before = found_in(failed, _Failed)
+    before = read_json(failed, _Failed)
     if before is None or datetime.now(UTC).timestamp() - failed.stat().st_mtime > REMEMBERED_S:
         return
     if before.within_s and left_s > MORE_TIME * before.within_s:

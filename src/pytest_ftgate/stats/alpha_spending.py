@@ -74,9 +74,9 @@ def planned_looks(alpha: float, beta: float, *, at_most: int, schedule: Schedule
     return _looks(alpha, beta, (*(count for count in schedule.looks if count < at_most), at_most), schedule)
 
 
-def last(alpha: float, beta: float, there: int, schedule: Schedule = PAIRS) -> Look:
-    """The analysis of `there` pairs if no more follow: with all that the planned ones before it have not spent."""
-    return planned_looks(alpha, beta, at_most=there, schedule=schedule)[-1]
+def last_look(alpha: float, beta: float, count: int, schedule: Schedule = PAIRS) -> Look:
+    """The analysis of `count` pairs if no more follow; it may spend all that those before it have not spent."""
+    return planned_looks(alpha, beta, at_most=count, schedule=schedule)[-1]
 
 
 @lru_cache(maxsize=1024)  # asked for after each round, for each metric of each cell

@@ -25,7 +25,7 @@ import filelock
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..kit.errors import FtgateError
-from ..kit.files import content_of, found_in, hide_from_git, regular, write_whole
+from ..kit.files import content_of, hide_from_git, open_regular, read_json, write_whole
 from ..kit.git import AgainstError, git
 from ..kit.hiding import without_secrets
 from ..kit.waiting import locked, run_within
@@ -424,7 +424,7 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
     digest = hashlib.blake2b("\0".join(variables).encode(errors="surrogateescape"), key=salt)
     for name, path in sorted((os.path.relpath(path, project), path) for path in files):
         with contextlib.suppress(OSError):
-            with regular(path) as file:
+            with open_regular(path) as file:
                 content = hashlib.file_digest(file, hashlib.blake2b).digest()
             digest.update(f"{name}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest(), bound, tuple(sorted(local - {""}))
@@ -608,7 +608,7 @@ def copied_modules(python: Path, project: Path) -> tuple[str, ...]:
 
 def read_stamp(folder: Path) -> dict[str, str] | None:
     """What an environment was made from; None if it does not exist or is not finished."""
-    return found_in(folder / STAMP, dict[str, str])
+    return read_json(folder / STAMP, dict[str, str])
 
 
 def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:

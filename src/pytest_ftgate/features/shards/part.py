@@ -13,7 +13,7 @@ import pytest
 from ...declare import plan
 from ...declare.options import table
 from ...hookspec import hookimpl
-from ...kit.hiding import HIDDEN, sealed
+from ...kit.hiding import HIDDEN, slow_digest
 from ...kit.text import split_nodeid
 from ...model.report import Shard
 from ...model.spec import Plan
@@ -53,7 +53,7 @@ def part_of(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given:
 def shown(name: str, value: object) -> str:
     """The value of an option, to be compared with that of another machine; a text may hold a secret."""
     harmless = value is None or isinstance(value, (bool, int, float))
-    return str(value) if harmless else f"{HIDDEN} {sealed(str(value), name)}"
+    return str(value) if harmless else f"{HIDDEN} {slow_digest(str(value), name)}"
 
 
 def parts_of(whole: Plan, stored: StoredBaselines, parts: int) -> dict[str, int]:

@@ -19,7 +19,7 @@ import psutil
 from ...kit.files import remove
 from ...kit.killing import end_run, kill, orphans
 from ...kit.marks import MARK, Owner, marked_tools, run_mark, tagged
-from ...kit.scratch import left_in
+from ...kit.scratch import leftovers_in
 
 GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""
@@ -73,7 +73,7 @@ def dismiss() -> None:
 def end(mark: str, folders: list[str]) -> None:
     """What the guard does: end every process of a run, and remove what it leaves in these folders."""
     end_run(mark, GRACE_S)
-    for name, path in left_in(map(Path, folders)):
+    for name, path in leftovers_in(map(Path, folders)):
         if name.startswith(mark):
             with contextlib.suppress(OSError):
                 remove(path)
@@ -86,7 +86,7 @@ def sweep(*folders: Path) -> int:
     """
     found = orphans()
     kill(found)
-    for name, path in left_in(folders):
+    for name, path in leftovers_in(folders):
         owner = Owner.of(name)
         with contextlib.suppress(OSError):
             if owner is not None and owner.gone and path.lstat().st_uid == os.getuid():

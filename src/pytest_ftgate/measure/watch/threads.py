@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from ...kit.errors import FtgateError
-from ...kit.files import found_in, write_whole
+from ...kit.files import read_json, write_whole
 from ...kit.killing import kill_tree
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, on_linux
 from ...kit.waiting import locked
@@ -547,7 +547,7 @@ def patterns_hold(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{key}.lock"):
-            kept = found_in(path, dict[str, int | str]) or {}
+            kept = read_json(path, dict[str, int | str]) or {}
             if kept != {**wanted, "reason": kept.get("reason")}:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace

@@ -23,7 +23,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...kit.errors import FtgateError
-from ...kit.files import found_in, hide_from_git, remove, write_whole
+from ...kit.files import hide_from_git, read_json, remove, write_whole
 from ...kit.git import DEEPEN, AgainstError, GitFailed, Repository, committed_by_us, mapped, shown
 from ...kit.values import Struct
 from ...kit.waiting import locked
@@ -78,9 +78,9 @@ def _at_commit(repository: Repository, place: Path, commit: str, original: Path)
 
 
 def _have(submodule: Repository, path: str, commit: str) -> None:
-    """See to it that the user's submodule has a commit, as `Repository.fetched` does. Raises AgainstError."""
+    """See to it that the user's submodule has a commit, as `Repository.fetch` does. Raises AgainstError."""
     start = f"{OPTION}: the submodule {path} has no commit {shown(commit)} here"
-    if not (submodule.commit(commit) or _fetched(submodule, commit, start, os.environ)):
+    if not (submodule.commit(commit) or _fetch(submodule, commit, start, os.environ)):
         raise AgainstError(
             f"{start}: fetch it with `git -C {path} fetch {submodule.remote} {commit}`; in CI let the checkout step "
             "fetch submodules with their history"
@@ -99,7 +99,7 @@ def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
     top = checkout.top(checkout.project)
     if not checkout.commit or not (top / ".git").exists():
         return
-    built, extras = set(found_in(_record(environments, top), list[str]) or ()), set(_extras(Repository(root), top))
+    built, extras = set(read_json(_record(environments, top), list[str]) or ()), set(_extras(Repository(root), top))
     if not built <= extras:
         forget_environments(environments, top)
         built = set()
@@ -186,7 +186,7 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         # A push to the default branch is compared with what it was pushed onto.
         if against != "merge-base":
             raise
-        before = repository.commit("HEAD~1") or _fetched(repository, "HEAD~1", f"{OPTION} {label}", environ)
+        before = repository.commit("HEAD~1") or _fetch(repository, "HEAD~1", f"{OPTION} {label}", environ)
         if before is None:
             raise
         return _checked_out(repository, f"HEAD~1 ({shown(before)}), because HEAD is the {label}", before, folder)
@@ -202,7 +202,7 @@ def commit_pair(root: Path, commit: str, folder: Path, *, environ: Mapping[str, 
         )
     repository = Repository(root)
     start = f"the baseline's commit {shown(commit)} is not in this repository"
-    present = repository.commit(commit) or _fetched(repository, commit, start, environ)
+    present = repository.commit(commit) or _fetch(repository, commit, start, environ)
     if present is None:
         if repository.shallow:
             raise NotFetched(f"{start}, {_shallow(repository, commit)}")
@@ -239,7 +239,7 @@ def _reference(repository: Repository, against: str, environ: Mapping[str, str])
         return merge_base(repository, environ)
     commit, start = None, f"{OPTION} {against}: git knows no such revision"
     if against and not against.startswith("-"):
-        commit = repository.named(against) or _fetched(repository, against, start, environ)
+        commit = repository.named(against) or _fetch(repository, against, start, environ)
     if commit is not None:
         return shown(commit) if commit.startswith(against.lower()) else f"{against} ({shown(commit)})", commit
     names = repository.git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
@@ -251,10 +251,10 @@ def _reference(repository: Repository, against: str, environ: Mapping[str, str])
     raise AgainstError(start if close or repository.shallow else f"{start}; {_HOW}")
 
 
-def _fetched(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
-    """See `Repository.fetched`. Raises AgainstError that begins with `start`."""
+def _fetch(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
+    """See `Repository.fetch`. Raises AgainstError that begins with `start`."""
     try:
-        return repository.fetched(revision, environ)
+        return repository.fetch(revision, environ)
     except AgainstError as failed:
         raise NotFetched(f"{start}, {_shallow(repository, revision)} ({failed})") from failed
 
@@ -290,7 +290,7 @@ def _base_branch(repository: Repository, environ: Mapping[str, str]) -> str:
             known += [upstream] if repository.commit(upstream) != repository.commit("HEAD") else []
     base = next((name for name in known if name and repository.named(name)), None)
     if base:
-        return repository.spelled(base)
+        return repository.remote_branch(base)
     fix = f"fetch it with `git fetch {remote} {target or 'NAME'}`"
     if repository.shallow:
         fix += f"; this clone is shallow as well: {DEEPEN}"
