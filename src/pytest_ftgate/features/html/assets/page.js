@@ -32,10 +32,10 @@
     body.append(...rows.map(([, row]) => row));
   }
 
-  for (const header of document.querySelectorAll(".sortable thead th")) {
-    header.setAttribute("aria-sort", "none");
-    header.firstElementChild.addEventListener("click", () => sort(header));
-  }
+  document.addEventListener("click", event => {
+    const button = event.target.closest(".sortable thead button");
+    if (button) sort(button.parentElement);
+  });
 
   // A table that is wider than the screen says that it scrolls.
   const scrolls = new ResizeObserver(found => {
@@ -256,16 +256,22 @@
     ].filter(Boolean);
   }
 
-  function draw() {
-    for (const test of data.tests) {
-      document.querySelector(`.plots[data-test="${test.anchor}"]`).replaceChildren(...plotsOf(test));
-    }
-    document.documentElement.dataset.drawn = "yes";
+  // Plots are drawn when they come near the screen.
+  const tests = new Map(data.tests.map(test => [test.anchor, test]));
+  const places = document.querySelectorAll(".plots");
+  const near = new IntersectionObserver(found => {
+    for (const { target, isIntersecting } of found) if (isIntersecting) draw(target);
+  }, { rootMargin: "100%" });
+
+  function draw(place) {
+    near.unobserve(place);
+    place.replaceChildren(...plotsOf(tests.get(place.dataset.test)));
   }
 
-  draw();
+  for (const place of places) near.observe(place);
   const opened = [];
   const unfold = () => {
+    for (const place of places) if (!place.firstChild) draw(place);
     for (const each of document.querySelectorAll("details:not([open])")) { each.open = true; opened.push(each); }
   };
   const fold = () => { for (const each of opened.splice(0)) each.open = false; };
@@ -276,6 +282,6 @@
   addEventListener("resize", () => {
     if (Math.abs(width() - drawnAt) < 40 || matchMedia("print").matches) return;
     drawnAt = width();
-    draw();
+    for (const place of places) near.observe(place);
   });
 })();
