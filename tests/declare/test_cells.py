@@ -150,8 +150,8 @@ def test_another_environment_is_another_measurement_and_none_orphans_nothing() -
 
 @pytest.fixture
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available", lambda: 4)
-    monkeypatch.setattr(machine, "for_workers", lambda: [0, 2])
+    monkeypatch.setattr(machine, "available_cores", lambda: 4)
+    monkeypatch.setattr(machine, "worker_cpus", lambda: [0, 2])
 
 
 @pytest.mark.usefixtures("four_cores")
@@ -181,7 +181,7 @@ def test_cores_that_can_be_pinned_to_count_where_workers_are_pinned() -> None:
 
 def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (1, 2, 8):
-        monkeypatch.setattr(machine, "available", lambda there=there: there)
+        monkeypatch.setattr(machine, "available_cores", lambda there=there: there)
         test = compared(threads, workers=[1, 2, "cores"])
         for right in ("scaling >= 1.5", "threads[wcores].wall < 3 * threads[w2].wall", "threads[wcores].scaling > 1"):
             assert spec(ftgate.contract(right)(test)).contracts
@@ -199,7 +199,7 @@ def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.M
 
 def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (1, 2, 8):
-        monkeypatch.setattr(machine, "available", lambda there=there: there)
+        monkeypatch.setattr(machine, "available_cores", lambda there=there: there)
 
         def known(workers: Any, counts: Any) -> tuple[int, ...]:
             marked = ftgate.xfail("regressed", reason="x", workers=workers)(compared(threads, workers=counts))

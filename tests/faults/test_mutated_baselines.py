@@ -178,7 +178,6 @@ CELL = "cells>CELL"
         (f"{CELL}>orders", [], "orders: Expected `array` of length >= 1"),
         (f"{CELL}>body", "\udc80", "is not Unicode"),
         (f"{CELL}>loops", 0, "loops: Expected `int` >= 1"),
-        (f"{CELL}>started_at", "yesterday", "started_at: is not a time"),
         ("commit", "HEAD", "$.commit: is not of the form"),
         ("commit", "41fee1f", "$.commit: is not of the form"),
         ("recorded_at", "2026-01-02", "$.recorded_at: is not a time"),

@@ -34,7 +34,7 @@ from pytest_ftgate.measure.launchers.command import (
     program_output,
     run_here,
 )
-from pytest_ftgate.measure.launchers.factory import Launchers, lacking
+from pytest_ftgate.measure.launchers.factory import Launchers, missing_programs
 from pytest_ftgate.measure.launchers.process import Process
 from pytest_ftgate.measure.round_plan import Allowance
 from pytest_ftgate.measure.watch import memory
@@ -569,7 +569,7 @@ def test_what_a_server_lacks_is_known_before_its_environment_is_made(
     service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=1, generator=generator))
     spec = spec_with(SERVER, programs=tuple(needs.items()), service=service)
     (cell,) = cells_of(spec)
-    assert lacking(cell, spec) == said
+    assert missing_programs(cell, spec) == said
 
 
 # -- tandems -------------------------------------------------------------------------------------------------------

@@ -508,8 +508,8 @@ def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: P
 def test_a_machine_with_too_few_cores_cannot_run_a_test_and_installs_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "available", lambda *_: 2)
-    monkeypatch.setattr(machine, "for_workers", lambda *_: [0])
+    monkeypatch.setattr(machine, "available_cores", lambda *_: 2)
+    monkeypatch.setattr(machine, "worker_cpus", lambda *_: [0])
     project.missing["3.14"] = "nobody looked"
     for declared, reason in (
         ({"min_cores": 4}, "needs 4 cores, 2 are available to this process"),

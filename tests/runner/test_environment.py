@@ -44,7 +44,7 @@ def test_variables_are_set_before_the_interpreter_starts(bench: Bench, executor:
 
 # ---- cores
 
-CAN_PIN = pytest.mark.skipif(len(machine.for_workers()) < 2, reason="it takes two cores that workers can be pinned to")
+CAN_PIN = pytest.mark.skipif(len(machine.worker_cpus()) < 2, reason="it takes two cores that workers can be pinned to")
 PINNED = """
     import os
 
@@ -68,7 +68,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
         handle.iteration(MEASURED, 2)
     (result,) = handle.finish().results
     seen = [json.loads(worker) for worker in result.split("; ")]
-    assert [own for own, _, _ in seen] == [[cpu] for cpu in machine.for_workers()[:2]]
+    assert [own for own, _, _ in seen] == [[cpu] for cpu in machine.worker_cpus()[:2]]
     if executor.kind == "processes":  # the parent of a worker: the launch, or its forkserver
         assert [parent for _, _, parent in seen] == [everywhere] * 2
     else:
@@ -102,7 +102,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
     handle = bench.ready(executor, pin=True)
     handle.iteration(CHECK)
     (result,) = handle.finish().results
-    assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in machine.for_workers()[:2]]
+    assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in machine.worker_cpus()[:2]]
 
 
 @CAN_PIN
@@ -111,7 +111,7 @@ def test_a_serial_worker_is_the_main_thread(bench: Bench) -> None:
     handle = bench.ready(SERIAL, pin=True)
     handle.iteration(CHECK)
     (result,) = handle.finish().results
-    assert [json.loads(worker)[0] for worker in result.split("; ")] == [[machine.for_workers()[0]]] * 2
+    assert [json.loads(worker)[0] for worker in result.split("; ")] == [[machine.worker_cpus()[0]]] * 2
 
 
 @CAN_PIN

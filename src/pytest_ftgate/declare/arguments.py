@@ -411,7 +411,7 @@ class Reader:
         if CORES in counts:
             from ..measure import machine  # plain runs of other tests do without
 
-            cores = max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
+            cores = max(1, len(machine.worker_cpus())) if self.kwargs.get("pin") else machine.available_cores()
         numbers = tuple(dict.fromkeys(cores if count == CORES else count for count in counts))
         return {"workers": numbers, "cores": cores, "cores_named": CORES in counts and cores not in counts}
 

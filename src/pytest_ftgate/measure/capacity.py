@@ -36,7 +36,6 @@ class Needed(NamedTuple):
 
 
 def total(parts: Iterable[Needed]) -> Needed:
-    """The sum of these."""
     return Needed(*map(sum, zip(Needed(), *parts, strict=True)))
 
 

@@ -184,7 +184,6 @@ class CellRun:
         self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
     def sample(self) -> Sample:
-        """All of it, frozen."""
         return Sample(
             reuse=self.spec.reuse,
             duration_s=self.spec.duration_s,

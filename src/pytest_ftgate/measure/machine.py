@@ -19,7 +19,6 @@ _NO_LIMIT_BYTES: Final = 1 << 60  # cgroup v1 writes a huge number where there i
 
 
 def read_machine(root: Path = ROOT) -> Machine:
-    """This machine; `root` is the folder of /proc and /sys."""
     known: dict[str, Any] = {
         "system": platform.system(),
         "arch": platform.machine(),
@@ -153,20 +152,20 @@ FAST = 0.8
 """Of the fastest core's speed: slower ones are efficiency cores. Performance cores differ by some percent too."""
 
 
-def available(root: Path = ROOT) -> int:
+def available_cores(root: Path = ROOT) -> int:
     """The cores that this process may keep busy: those of its affinity, and no more than a CPU limit of its cgroups."""
     return _limited(usable_cores(), root)
 
 
-def for_workers(root: Path = ROOT) -> list[int]:
-    """The CPUs of `own_cpus` that this process may use and keep busy at once; none where threads cannot be pinned."""
+def worker_cpus(root: Path = ROOT) -> list[int]:
+    """Those of `separate_cpus` that this process may keep busy at once; none where threads cannot be pinned."""
     if not hasattr(os, "sched_setaffinity"):
         return []
-    cpus = own_cpus(usable_cpus(), root)
+    cpus = separate_cpus(usable_cpus(), root)
     return cpus[: _limited(len(cpus), root)]
 
 
-def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
+def separate_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
     """One CPU of each performance core of one NUMA node, that with most of them; rising.
 
     The rule is that of Tools/ftscalingbench in CPython's tree: no hyper-thread beside another, no efficiency core, no
@@ -185,13 +184,13 @@ def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
 
 def cores_lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
     """Why a cell cannot have the cores that its test asks for; empty where it can."""
-    if spec.min_cores is not None and (there := available(root)) < spec.min_cores:
+    if spec.min_cores is not None and (there := available_cores(root)) < spec.min_cores:
         return f"needs {plural(spec.min_cores, 'core')}, {plural(there, 'is', 'are')} available to this process"
     if not spec.pin:
         return ""
     if not hasattr(os, "sched_setaffinity"):
         return "pin=True: this system cannot pin a thread to a core"
-    needed, there = (1 if cell.executor.kind == "serial" else cell.workers), len(for_workers(root))
+    needed, there = (1 if cell.executor.kind == "serial" else cell.workers), len(worker_cpus(root))
     if there >= needed:
         return ""
     which = "physical performance cores of one NUMA node, within the CPU limit"
@@ -203,7 +202,7 @@ def pinned(cell: Cell, spec: Spec) -> list[int]:
     """The CPU of each worker of a cell; none where its test does not pin them."""
     if not spec.pin:
         return []
-    return for_workers()[: 1 if cell.executor.kind == "serial" else cell.workers]
+    return worker_cpus()[: 1 if cell.executor.kind == "serial" else cell.workers]
 
 
 def _limited(cores: int, root: Path) -> int:

@@ -45,7 +45,7 @@ class StoredBaselines:
         took_s = [0.0]
         for entries in map(self._entries, group.cells):
             newest = sorted((entry.recordings[-1].recorded_at, key) for key, entry in entries.items())[-1:]
-            took_s += [entries[key].recordings[-1].cost_s for _, key in newest]
+            took_s += [entries[key].recordings[-1].took_s for _, key in newest]
         return max(took_s)
 
     def holds(self, cell: Cell) -> bool:

@@ -22,7 +22,7 @@ from ..kit.values import Struct
 from ..kit.waiting import TooLong
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
-from ..measure.launchers.factory import lacking
+from ..measure.launchers.factory import missing_programs
 from ..measure.round_plan import Listener
 from ..measure.spent import Spent
 from ..measure.watch import threads
@@ -103,14 +103,14 @@ class Targets:
                 interpreter = find.find_interpreter(target)
                 if not describe.settings_unsupported(interpreter, target.settings):
                     self._builds[target.spec] = describe.build_key(interpreter)
-        return "" if lacking(cell, spec) else self._builds[target.spec]
+        return "" if missing_programs(cell, spec) else self._builds[target.spec]
 
     def lookup(self, cell: Cell, spec: Spec, checkout: Checkout | None = None) -> TargetLookup:
         """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires.
 
         None for a cell whose program cannot be started here: nothing is installed, or built, for it.
         """
-        if reason := lacking(cell, spec):
+        if reason := missing_programs(cell, spec):
             return TargetLookup(reason=reason)
         target, requires = target_of(cell, checkout), spec.packages
         key = _key(target, requires, checkout)
@@ -139,7 +139,7 @@ class Targets:
             return
         spec = group.spec
         cells = one_per_target(
-            [each for each in group.cells if not (machine.cores_lacking(each, spec) or lacking(each, spec))]
+            [each for each in group.cells if not (machine.cores_lacking(each, spec) or missing_programs(each, spec))]
         )
         stopped = threading.Event()
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..kit.values import Struct
 from ..model.report import Machine
-from ..model.sample import Sample
+from ..model.sample import MEASURED, Sample
 from ..model.spec import InterpreterBuild
 from ..targets.describe import build_key
 from .schema import LEAST, MOST, Recording, StoredCell
@@ -47,13 +47,7 @@ def entry_of(
         known = value is not None and (value == 0 or LEAST <= value <= MOST)
         return float(f"{value:.{DIGITS}g}") if known else None
 
-    # Of each round the timing launch comes last, and stands for it.
-    rounds = {
-        each.order: each for each in (*sample.of("growth"), *sample.of("locks"), *sample.of("memory"), *sample.launches)
-    }
-    orders = sorted(rounds)
-    starts = [rounds[order].started_at for order in orders]
-    began_s = seconds_after(starts)
+    orders = sorted({launch.order for role in MEASURED for launch in sample.of(role)})
     columns = {name: tuple(kept(of.get(order)) for order in orders) for name, of in sorted(values.items())}
     recording = Recording(
         recorded_at=recorded_at,
@@ -63,9 +57,6 @@ def entry_of(
         build=build_key(sample.interpreter),
         **_measured(sample),
         loops=sample.launches[0].loops if sample.launches else 1,
-        started_at=starts[0] if began_s else "",
-        after_s=began_s,
-        hash_seeds=tuple(rounds[order].hash_seed for order in orders),
         orders=tuple(orders),
         values={name: column for name, column in columns.items() if any(value is not None for value in column)},
     )

@@ -16,7 +16,7 @@ from ..kit.values import CommitId, Metric, Name, Struct, fault_of
 from ..model.report import Machine
 from ..model.spec import BodyKind, InterpreterBuild, Reuse
 
-SCHEMA = 3
+SCHEMA = 4
 STATISTIC = 3
 """The way in which a launch's values are computed: values of another way cannot be compared."""
 RECORDINGS_KEPT = 20
@@ -33,8 +33,6 @@ POSITIVE: Final = frozenset(
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Value: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
-Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
-"""Seconds from one time to another: a clock may be set back between them."""
 
 
 class BaselineError(FtgateError):
@@ -48,9 +46,9 @@ class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Recording(Stored, frozen=True, kw_only=True):
     """What one run measured of one cell: what was measured, and each launch's value of each metric.
 
-    Launches of the same round share an index: `orders` numbers the rounds, `after_s` are the seconds from `started_at`
-    to their start (none if unknown), `values` maps a metric's name to a value for each round, None where it has none.
-    `took_s` are the seconds that the measurement of the whole test took, 0 where they were not recorded.
+    Launches of the same round share an index: `orders` numbers the rounds, `values` maps a metric's name to a value for
+    each round, None where it has none. `took_s` are the seconds that the measurement of the whole test took, 0 where
+    they are not known.
     A recording that stands `anew` takes the place of those made before it. `tree` is that of the files that were
     measured, as git names it, without recordings; of an edited tree the commit that has it is known by it. The fields
     up to `tree` stand once in a file for all of its cells; times are ISO 8601 in UTC.
@@ -69,18 +67,9 @@ class Recording(Stored, frozen=True, kw_only=True):
     windows: bool = False
     loops: Number = 1
     anew: bool = False
-    started_at: str = ""
-    after_s: tuple[Seconds, ...] = ()
-    took_s: Seconds = 0.0
-    hash_seeds: tuple[Whole, ...] = ()
+    took_s: Value = 0.0
     orders: Annotated[tuple[Whole, ...], msgspec.Meta(min_length=1)]
     values: Annotated[dict[str, tuple[Value | None, ...]], msgspec.Meta(min_length=1)]
-
-    @property
-    def cost_s(self) -> float:
-        """Seconds that the test's measurement took, from its rounds where that was not recorded; 0 if unknown."""
-        rounds = len(self.after_s)
-        return self.took_s or (self.after_s[-1] * rounds / (rounds - 1) if rounds > 1 else 0.0)
 
     @property
     def day(self) -> str:
@@ -249,18 +238,13 @@ def _contradictions(run: StoredRun) -> Iterator[tuple[str, str]]:
         path = _child("$.cells", label)
         if cell.build not in run.interpreters:
             yield f"{path}.build", f"$.interpreters has no {json.dumps(cell.build)}"
-        if cell.started_at and not _is_time(cell.started_at):
-            yield f"{path}.started_at", "is not a time with its offset from UTC"
         if len(set(cell.orders)) < len(cell.orders):
             yield f"{path}.orders", "a round stands twice"
-        columns = {_child(f"{path}.values", metric): values for metric, values in cell.values.items()}
-        columns |= {f"{path}.hash_seeds": cell.hash_seeds, f"{path}.after_s": cell.after_s or cell.orders}
-        for place, column in columns.items():
-            if len(column) != len(cell.orders):
-                yield place, f"its length is not that of orders, {len(cell.orders)}"
         for metric, values in cell.values.items():
             place, known = _child(f"{path}.values", metric), [value for value in values if value is not None]
-            if not known:
+            if len(values) != len(cell.orders):
+                yield place, f"its length is not that of orders, {len(cell.orders)}"
+            elif not known:
                 yield place, "holds no number"
             elif metric in POSITIVE and min(known) == 0:
                 yield place, "is 0, which no launch can give"

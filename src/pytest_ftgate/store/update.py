@@ -198,7 +198,7 @@ def prunable(
 
 
 def prune(store: Store, cells: Iterable[tuple[str, str]]) -> None:
-    """Remove these cells on all machines and builds. Raises BaselineError."""
+    """Remove cells on all machines and builds. Raises BaselineError."""
     for test, labels in grouped(cells).items():
         baseline = store.load(test)
         stored = baseline.cells if baseline else {}

@@ -127,8 +127,7 @@ class CommandHandle:
         self.mark = mark
         self.key = (values["folder"], request.cell.nodeid)
         self.process: Process | None = None
-        self.begun = False
-        """Whether a run was begun; one that was interrupted while it was started has no process here."""
+        """The latest run."""
         self.answered = Answered()
         self.record = LaunchRecord()
 
@@ -178,15 +177,13 @@ class CommandHandle:
         if left:
             raise LaunchFailed(left)
         self._let_go()
-        self.begun = False
         return recorded(self.answered, self.record.as_json())
 
     def kill(self) -> None:
         """End the run that is under way, and everything that runs left behind."""
-        self._let_go()
-        if self.begun:
+        if self.process is not None:
+            self._let_go()
             kill_marked(self.mark)
-            self.begun = False
 
     def _recorded(self, kind: str, runs: Sequence[ProgramRun]) -> Iteration:
         iteration = iteration_of(runs)
@@ -198,17 +195,13 @@ class CommandHandle:
         return self._begun(expanded(self.program.argv, values), values)
 
     def _begun(self, words: list[str], values: Mapping[str, str]) -> Process:
-        self._let_go()
+        if self.process is not None:
+            self.process.release()
         program = which(words[0], self.request.python, self.values["folder"]) or words[0]
         environment = program_environment(self.request, self.mark, values)
-        self.begun = True
+        words = [program, *words[1:]]
         try:
-            self.process = Process.start(
-                [program, *words[1:]],
-                environment,
-                folder=values["folder"],
-                shown_lines=(10, 20),
-            )
+            self.process = Process.start(words, environment, folder=values["folder"], shown_lines=(10, 20))
         except OSError as error:
             raise LaunchFailed(WorkloadError(reason=f"{program} cannot be started: {error.strerror}")) from error
         return self.process

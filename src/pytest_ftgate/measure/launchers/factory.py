@@ -21,7 +21,7 @@ IN_ENVIRONMENTS: Final = re.compile(r"^$|\b(?:pip|uv)\b")
 """Commands of `programs=` that may install into an environment what the project or `packages=` install anyway."""
 
 
-def lacking(cell: Cell, spec: Spec) -> str:
+def missing_programs(cell: Cell, spec: Spec) -> str:
     """The programs that a cell needs on PATH and are not there, with the command that installs each; else empty.
 
     Known before the cell's environment is made: what that may bring is looked for by the launch.

@@ -47,7 +47,6 @@ class GeneratorOutput(Struct, frozen=True, kw_only=True):
 
     @property
     def share_failed(self) -> float:
-        """The share of all requests that failed; 0 of none."""
         return self.failed / max(1, self.failed + self.answers)
 
 

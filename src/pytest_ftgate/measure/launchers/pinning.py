@@ -40,7 +40,7 @@ def threads_for(tool: Tool) -> int:
 
 
 @contextlib.contextmanager
-def on(cpus: frozenset[int]) -> Iterator[None]:
+def starting_on(cpus: frozenset[int]) -> Iterator[None]:
     """What this thread starts meanwhile runs on `cpus` only, from its first instruction on.
 
     A child inherits the affinity of the thread that starts it, on Linux a thread's own: so neither a program between

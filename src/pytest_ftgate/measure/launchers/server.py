@@ -44,7 +44,7 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s,
 from . import load as load_generators
 from .command import program_environment
 from .load import GeneratorOutput, Tool
-from .pinning import on, split_cpus, threads_for
+from .pinning import split_cpus, starting_on, threads_for
 from .process import Late, Process, exit_text, left_error, shortly, within
 from .programs import folder_of, missing, required, values_of, which
 
@@ -112,7 +112,7 @@ class ServerProcess:
         try:
             words = [path, *expanded(program.argv[1:], values)]
             environment = program_environment(request, mark, values)
-            with on(tool.server_cpus if tool else frozenset()):
+            with starting_on(tool.server_cpus if tool else frozenset()):
                 process = Process.start(words, environment, folder=folder_of(request.spec))
             return cls(request, values, ports, scratch, process)
         except BaseException as error:
@@ -128,7 +128,6 @@ class ServerProcess:
     # -- what it is, and what it does --------------------------------------------------------------------------
 
     def filled(self, text: str) -> str:
-        """`text` with its placeholders filled in."""
         return expanded([text], self.values)[0]
 
     @property
@@ -155,7 +154,6 @@ class ServerProcess:
     # -- what must hold ----------------------------------------------------------------------------------------
 
     def must_run(self, when: str) -> None:
-        """Raises LaunchFailed where it has ended."""
         if self.process.exit is not None:
             raise self.exit_failure(when)
 
@@ -367,7 +365,6 @@ class ServerHandle:
         return recorded(self.answered, {"gil_enabled": self.request.expect_gil})
 
     def kill(self) -> None:
-        """End it and everything that it started, the load generator too."""
         if self.generator is not None:
             self.generator.release()
         self.server.close()
@@ -443,7 +440,7 @@ class ServerHandle:
         server, before, began = self.server, self.server.cpu_s(), time.monotonic()
         # It has a mark of its own: it is ended with the window, and the server goes on.
         environment = os.environ | load_generators.environment_of(tool.name, threads_for(tool)) | {MARK: next(marks())}
-        with on(tool.own_cpus):
+        with starting_on(tool.own_cpus):
             generator = Process.start(self._words(tool, seconds), environment)
         self.generator = generator
         try:

@@ -305,7 +305,6 @@ class WorkloadHandle:
     # -- iterations --------------------------------------------------------------------------------------------
 
     def ready(self) -> float:
-        """Wait until the workload is imported; the clock's resolution there, in ns."""
         message = self.awaited("ready", max(START_TIMEOUT_S, self.timeout_s), "importing the workload")
         return min(self._read(message, "resolution_ns", float), NS_PER_S)
 
@@ -457,7 +456,6 @@ class WorkloadHandle:
         return self._read(self.awaited("iteration", self.timeout_s, "ending its workers"), "iteration", Iteration)
 
     def process_map(self, message: dict[str, Any]) -> ProcessMap:
-        """Which process does what, as a message of the launch says."""
         processes = self._read(message, "processes", dict[str, Any])
         return self._read({**message, "processes": {**processes, "main": self.process.pid}}, "processes", ProcessMap)
 
@@ -532,7 +530,6 @@ class WorkloadHandle:
         return result
 
     def _loads(self) -> Loads:
-        """What the processes of this launch held and imported."""
         try:
             return loads.read(self.folder / LOADS, self.process.pid, self.left_calls, unmarshalled)
         except (BrokenMessage, ValueError) as error:

@@ -49,7 +49,6 @@ class File(Struct, frozen=True, kw_only=True):
 
 
 def lived_ns(lifetimes: Iterable[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> int:
-    """The time of all threads and tasks within the spans."""
     parts = (min(end, last) - max(begin, first) for begin, end in lifetimes for first, last in spans)
     return sum(part for part in parts if part > 0)
 

@@ -9,10 +9,11 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from ...kit.proc import CALLS, NO_CALLS, Proc
 from ...model.sample import NATIVE_LOCK
+from .system_calls import Mapping, mappings
 
 _STACK_BYTES: Final = 2048  # above the stack pointer: some twelve frames
 _FRAMES: Final = 12
@@ -34,15 +35,6 @@ _PAUSERS: Final = ("_Py_HandlePending", "_PyEval_StopTheWorld")
 
 Frame: TypeAlias = tuple[str, str]
 """A function on a stack: its module, and its symbol, which is empty where the module does not name it."""
-
-
-class _Mapped(NamedTuple):
-    """A mapping with code: addresses from `start` on, `offset` in the file `path`."""
-
-    start: int
-    end: int
-    offset: int
-    path: str
 
 
 class NativeWaits:
@@ -134,7 +126,7 @@ def named(frames: Iterable[Frame]) -> str:
     return f"critical section ({python})" if section else f"{NATIVE_LOCK}{python})"
 
 
-def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[Frame]:
+def _frames(stack: bytes, codes: Sequence[Mapping]) -> list[Frame]:
     """The functions that the words of a stack could return to, without those of the C library."""
     found: list[Frame] = []
     for (word,) in struct.iter_unpack("<Q", stack[: len(stack) // 8 * 8]):
@@ -153,14 +145,8 @@ def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[Frame]:
     return found
 
 
-def _codes(maps: str) -> list[_Mapped]:
-    rows = (line.split(maxsplit=5) for line in maps.splitlines())
-    found = []
-    for row in rows:
-        if len(row) == 6 and "x" in row[1]:
-            start, end = (int(word, 16) for word in row[0].split("-"))
-            found.append(_Mapped(start, end, int(row[2], 16), row[5]))
-    return sorted(found)
+def _codes(maps: str) -> list[Mapping]:
+    return sorted(each for each in mappings(maps) if each.path and "x" in each.mode)
 
 
 # -- symbols of a file: ELF, 64 bits, little-endian --------------------------------------------------------------------

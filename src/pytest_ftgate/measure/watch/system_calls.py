@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...kit.proc import Calls, Proc
 
@@ -90,7 +90,7 @@ class Sleepers:
         self._has_maps = True
         text = self._reader.maps(self.pid)
         self._interpreter = writable_statics(text, self._reader.link(self.pid, "exe"))
-        self._shared = [span for span, mode, _ in _mappings(text) if mode.endswith("s")]
+        self._shared = [each.span for each in mappings(text) if each.mode.endswith("s")]
 
     def _descriptors(self, number: int, first: int, second: int) -> Iterator[int]:
         if number in self._calls.descriptor:
@@ -119,19 +119,34 @@ def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
     """
     embedded = "libpython" in maps and "python" not in os.path.basename(executable)
     spans: list[tuple[int, int]] = []
-    for span, mode, path in _mappings(maps):
-        own = (path == executable and not embedded) or os.path.basename(path).startswith("libpython")
-        rest = not path and bool(spans) and span[0] == spans[-1][1]
-        if mode.startswith("rw") and (own or rest):
-            spans.append(span)
+    for mapping in mappings(maps):
+        of_file = mapping.path == executable and not embedded
+        own = of_file or os.path.basename(mapping.path).startswith("libpython")
+        rest = not mapping.path and bool(spans) and mapping.start == spans[-1][1]
+        if mapping.mode.startswith("rw") and (own or rest):
+            spans.append(mapping.span)
     return spans
 
 
-def _mappings(maps: str) -> Iterator[tuple[tuple[int, int], str, str]]:
+class Mapping(NamedTuple):
+    """Addresses of a process from `start` on, with what is at `offset` in the file `path`, if they have one."""
+
+    start: int
+    end: int
+    mode: str
+    offset: int
+    path: str
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+def mappings(maps: str) -> Iterator[Mapping]:
     for line in maps.splitlines():
-        span, mode, _, _, _, *path = line.split(maxsplit=5)
-        low, _, high = span.partition("-")
-        yield (int(low, 16), int(high, 16)), mode, path[0] if path else ""
+        span, mode, offset, _, _, *path = line.split(maxsplit=5)
+        start, _, end = span.partition("-")
+        yield Mapping(int(start, 16), int(end, 16), mode, int(offset, 16), path[0] if path else "")
 
 
 def _within(address: int, spans: list[tuple[int, int]]) -> bool:

@@ -340,14 +340,13 @@ class ThreadSampler:
         threads = [each for each in (*self._past, *self._threads) if each not in idle]
         native = self._native.names(without={each.number for each in idle})
         self._reader.close()
-        if not self.unavailable:
-            waits = _summed(threads, span_s, self._processes.cores(span_s))
-            return self._gil_waits.added_to(msgspec.structs.replace(waits, native=native))
-        for thread in threads:  # samples that came before they were forbidden are too few to go by
+        for thread in threads if self.unavailable else ():  # what came before it was forbidden is too little to go by
             thread.samples.clear()
             thread.since.clear()
         waits = _summed(threads, span_s, self._processes.cores(span_s))
-        return msgspec.structs.replace(waits, asleep_s=0.0, unavailable=self.unavailable)
+        if self.unavailable:
+            return msgspec.structs.replace(waits, asleep_s=0.0, unavailable=self.unavailable)
+        return self._gil_waits.added_to(msgspec.structs.replace(waits, native=native))
 
     def _allowed(self, part: Callable[[], None]) -> None:
         """Where not even the accounts may be read, CPU time is all there is."""
@@ -409,7 +408,7 @@ class ThreadSampler:
     # -- threads that come and go ------------------------------------------------------------------------------
 
     def _list(self) -> list[_Thread]:
-        """The threads that came since the last sample; those that went are ended."""
+        """End the threads that went, and return those that came since the last sample."""
         now = self._clock()
         listed = self._processes.threads()
         live = []
@@ -444,7 +443,6 @@ class ThreadSampler:
     # -- accounts ----------------------------------------------------------------------------------------------
 
     def _account(self) -> None:
-        """Read the account of every known thread, and the CPU time of every process."""
         began = self._cost_clock()
         self._allowed(self._read_accounts)
         self._processes.read_cpu()
