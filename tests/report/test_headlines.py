@@ -16,19 +16,8 @@ from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Reason, Verdict, Why
-from pytest_ftgate.report.said import (
-    block_of,
-    by_test,
-    error_text,
-    exception,
-    headline,
-    meant,
-    origin,
-    rate_text,
-    severity,
-    shortened,
-    whose,
-)
+from pytest_ftgate.report.errors import error_text, exception, origin, rate_text, whose
+from pytest_ftgate.report.said import block_of, by_test, headline, meant, severity, shortened
 from pytest_ftgate.report.terminal import cell_text
 from pytest_ftgate.store import names as store_names
 

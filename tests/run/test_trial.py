@@ -47,7 +47,7 @@ from pytest_ftgate.model.sample import (
 )
 from pytest_ftgate.model.spec import Cell, Executor, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
-from pytest_ftgate.report import reasons, said
+from pytest_ftgate.report import errors, reasons, said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner.protocol import BARRIER, MEASURED
@@ -146,7 +146,7 @@ class TestReferences:
         assert row.sample is not None
         assert row.sample.reference is not None
         assert (row.sample.reference.error, row.sample.reference.begun >= 3) == (None, True)
-        assert "of the reference had this error" in said.whose(row)
+        assert "of the reference had this error" in errors.whose(row)
 
     def test_an_error_of_what_is_stored_names_its_commit(self, project: Project) -> None:
         launcher = day()
@@ -831,7 +831,7 @@ class TestUntil:
             f"Traceback\nIt came in a plain launch.\nagain: pytest --ftgate --ftgate-seed=11 '{THREADS}'"
         )
         assert rows[THREADS].verdict.decision is Decision.ERROR
-        assert said.whose(rows[THREADS]).startswith(
+        assert errors.whose(rows[THREADS]).startswith(
             "1 in 104 iterations (1 in 4,200 to 1 in 19 at 95 %); 0 of 1 stressed and 1 of 2 plain launches; "
             "of the reference: 0 in 1"
         )

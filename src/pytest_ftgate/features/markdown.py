@@ -17,7 +17,7 @@ from ..kit.text import plain, plural
 from ..kit.values import Metric
 from ..model.report import Format, Report, Row, Table
 from ..model.verdict import Decision
-from ..report import said
+from ..report import errors, said
 from ..report.measured import COLUMNS, wall_change
 
 MARKER = "<!-- ftgate -->"
@@ -193,7 +193,7 @@ def _details(run: said.Tests, block: Sequence[Row], against: str, undecided: boo
             yield text(parts if other else f"{each.metric}: {parts}")
     if found.reason and found.reason not in line and row.verdict.decision is not Decision.ERROR:
         yield text(found.reason)
-    if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):
+    if row.verdict.decision is Decision.ERROR and (whose := errors.whose(row)):
         yield text(whose)
     yield from map(text, [] if undecided else said.shortfalls([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
@@ -209,7 +209,7 @@ def _details(run: said.Tests, block: Sequence[Row], against: str, undecided: boo
 
 def _output(row: Row) -> str:
     """The last lines of an error's output, folded."""
-    lines = [line for line in plain(said.error_text(said.error_of(row))).splitlines() if line.strip()]
+    lines = [line for line in plain(errors.error_text(errors.error_of(row))).splitlines() if line.strip()]
     if len(lines) <= 1:
         return ""
     shown = ["…"] * (len(lines) > ERROR_LINES) + lines[-ERROR_LINES:]

@@ -24,7 +24,7 @@ from ..kit.text import plain, takes_unicode
 from ..model.report import PlacedRow, Report, Row
 from ..model.spec import Plan
 from ..model.verdict import Decision, Outcome, Verdict
-from ..report import measured, said, terminal
+from ..report import errors, measured, said, terminal
 from ..run import libraries, privacy
 from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
@@ -191,7 +191,7 @@ class Gate:
         placed = item.stash.get(PLACED_ROW, None)
         if report.when == "call" and report.failed and HEADLINE in item.stash:
             # The line that raised, else the test's. Editors do not open the `~` that recorded paths have.
-            found = said.origin(said.error_of(placed.row)) if placed is not None else None
+            found = errors.origin(errors.error_of(placed.row)) if placed is not None else None
             place = (os.path.expanduser(found[0]), found[1]) if found else None
             set_message(report, item.stash[HEADLINE], place or (str(item.path), item.stash[CELL][0].source.line))
         if report.when == "call" and isinstance(report.longrepr, tuple) and placed is not None:

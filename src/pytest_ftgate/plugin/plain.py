@@ -68,12 +68,12 @@ def word(keywords: Iterable[str]) -> str:
 def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
     """Give a failed cell the line in pytest's summary that it has in a measuring run: the exception itself."""
     if report.when == "call" and report.failed and ERROR in item.stash:
-        from ..report import said
+        from ..report import errors
         from . import failures
 
         error = item.stash[ERROR]
-        place = said.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
-        failures.set_message(report, said.exception(error), place)
+        place = errors.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
+        failures.set_message(report, errors.exception(error), place)
 
 
 def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
@@ -97,7 +97,7 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
     if reason:
         pytest.skip(reason)
     if failed:
-        from ..report import said  # runs that pass do without
+        from ..report import errors  # runs that pass do without
 
         item.stash[ERROR] = failed
-        pytest.fail(said.error_text(failed), pytrace=False)
+        pytest.fail(errors.error_text(failed), pytrace=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
 
 from ..judge import contract_grammar, metrics
 from ..judge.contract_grammar import SHARES, SIZE, TIME, Contract, dimension_in, powers_of
@@ -15,48 +14,6 @@ from ..kit.text import COMMIT_DIGITS, apart, p_value, plural
 from ..kit.values import Metric
 from ..model.verdict import MetricVerdict, Reason, Verdict, Why
 
-WORDS: Final[Mapping[Why, str]] = {
-    Why.NO_REFERENCE: "the reference gave no value",
-    Why.NO_VALUE: "no {name} launch gave a value of {metric}",
-    Why.IMPOSSIBLE: "a {name} launch gave {metric} = {text}: not {possible}",
-    Why.NOT_STORED: "nothing is stored of it, so no change of it can be seen: "
-    "record it again with --ftgate-update='{name}'",
-    Why.FIGURES_GONE: "the reference has figures and this run has none: {absent}",
-    Why.NOT_MEASURED: "{name} could not be measured",
-    Why.NOT_REPORTED: "no launch has a {name}",
-    Why.NO_ROUND: "no launch gave a value",
-    Why.GIL_UNKNOWN: "no launch reported whether the GIL was on",
-    Why.PROBE_FAILED: "{of_cell}{text}",
-    Why.PROBE_COST: "{probe}",
-    Why.BEYOND: "{change} is beyond {limit}",
-    Why.BETTER: "{change} is {side} {limit}",
-    Why.BY_CPU: "by CPU time, {cpu_change}; wall alone rules out {wall_ruled_out}",
-    Why.RARE_WAITS: "{rare} had no waits: use a longer workload",
-    Why.RULES_OUT: "{one_pair}rules out {ruled_out}",
-    Why.WORSE_THAN_EFFECT: "the estimate {change} is worse than the effect {limit}",
-    Why.NEEDS_TO_FAIL: "whether it exceeds {allowed} shows after about {more}",
-    Why.NEEDS_TO_PASS: "{effect} needs about {more}",
-    Why.SETTLES: "{settles}",
-    Why.HELD: "it held in {rounds}",
-    Why.NOT_HELD: "it did not hold in {rounds}",
-    Why.GIL: "the GIL was {name} in {counts} launches",
-    Why.PREDICTED_WORSE: "{change} is beyond {limit}, the limit predicted from {stored} (needs p <= {level})",
-    Why.PREDICTED_BETTER: "{change} is beyond the range predicted from {stored} (needs p <= {level})",
-    Why.PREDICTED_LIKELY: "{change} is beyond {limit}, the limit of a likely regression by {stored}",
-    Why.PREDICTED_OPEN: "the figures of {days} only show a change beyond {limit}",
-    Why.ONE_LAUNCH: "{change} by one launch, which may have been disturbed: more time (--ftgate-test-time) or launches "
-    "(ftgate_launches) would settle it",
-    Why.MORE_DAYS: "{record}",
-    Why.OTHER_WORK: "measure on a quieter machine{and_record}: other work may have moved the times",
-    Why.SCATTER: "measure on a quieter machine{or_launches}{and_record}: the launches scatter too much",
-    Why.TOO_SMALL: "stored figures hardly show so small a change",
-    Why.TIME_NOT_WORSE: "the cell's own time is not worse",
-    Why.NO_TIME_WORSE: "no time is known to be worse",
-    Why.DOUBT: "in doubt: {text}",
-    Why.ACCEPTED: "accepted by commit {commit}: {text}",
-    Why.ACCEPTED_LESS: "accepted up to {limit} by commit {commit}, now {change}",
-}
-"""What each reason says; a word in braces is a property of `_Figures`."""
 SAID_BY_CHANGE = {Why.BEYOND, Why.BETTER, Why.PREDICTED_WORSE, Why.PREDICTED_BETTER, Why.PREDICTED_LIKELY}
 """The change, its interval and its limit say these, too."""
 WITH_P_VALUE = {Why.BEYOND, Why.BETTER, Why.NOT_HELD}
@@ -104,161 +61,136 @@ def _texts(judged: MetricVerdict, but: Collection[Why] = (), *, with_p: bool = F
         if reason.code not in but:
             p = judged.p_fail if reason.p is None else reason.p
             tested = with_p and reason.code in WITH_P_VALUE and p is not None and reason.level is not None
-            told = WORDS[reason.code].format_map(_Figures(reason, judged))
+            told = _told(reason, judged)
             yield f"{told}: {p_value(p or 0.0, reason.level or 0.0)}" if tested else told
 
 
-class _Figures:
-    """The figures of a reason as texts, each made when a template of WORDS asks for it."""
+def _told(reason: Reason, judged: MetricVerdict) -> str:
+    """What a reason says of a metric."""
+    metric, name, text = judged.metric, reason.name, reason.text
+    count, total, *_ = (*reason.counts, 0, 0)  # a report from a file may lack them
+    match reason.code:
+        # Nothing to compare, or no figures.
+        case Why.NO_REFERENCE:
+            return "the reference gave no value"
+        case Why.NO_VALUE:
+            return f"no {name} launch gave a value of {metric}"
+        case Why.IMPOSSIBLE:
+            possible = "a number of 0 or more" if metrics.row(metric).may_be_zero else "a positive number"
+            return f"a {name} launch gave {metric} = {text}: not {possible}"
+        case Why.NOT_STORED:
+            again = f"record it again with --ftgate-update='{name}'"
+            return f"nothing is stored of it, so no change of it can be seen: {again}"
+        case Why.FIGURES_GONE:
+            return f"the reference has figures and this run has none: {metrics.row(metric).absent}"
+        case Why.NOT_MEASURED:
+            return f"{name} could not be measured"
+        case Why.NOT_REPORTED:
+            return f"no launch has a {name}"
+        case Why.NO_ROUND:
+            return "no launch gave a value"
+        case Why.GIL_UNKNOWN:
+            return "no launch reported whether the GIL was on"
+        case Why.PROBE_FAILED:
+            return f"{name}: {text}" if name else text
+        case Why.PROBE_COST:
+            # `the lock probe slowed it 1.40x (limit 1.25x, ...): the waits are not the workload's alone; do more ...`
+            probe, figure, fix = PROBES.get(metrics.row(metric).need, PROBES["time"])
+            figures = reason.change or math.nan, reason.limit or math.nan
+            slowed, most = apart(*figures, lambda each, more: f"{each:.{2 + more}f}x")
+            slower = f"{probe} slowed it {slowed} (limit {most}, ftgate_probe_cost)"
+            return f"{slower}: {figure} not the workload's alone; {fix}"
+        # The tests of pairs and of rounds.
+        case Why.BEYOND:
+            return " is beyond ".join(_change_and_limit(reason, judged))
+        case Why.BETTER:
+            side = "above" if metrics.is_gain(metric) else "below"
+            return f" is {side} ".join(_change_and_limit(reason, judged))
+        case Why.BY_CPU:
+            alone = change_text(Metric.WALL, reason.limit)
+            return f"by CPU time, {change_text(Metric.CPU, reason.change)}; wall alone rules out {alone}"
+        case Why.RARE_WAITS:
+            sides = zip(reason.counts[::2], reason.counts[1::2], ("", f" {name}"), strict=False)
+            rare = " and ".join(f"{none} of {of}{side} launches" for none, of, side in sides if of)
+            return f"{rare} had no waits: use a longer workload"
+        case Why.RULES_OUT:
+            ruled_out = "nothing" if judged.ruled_out is None else worse_text(metric, judged.ruled_out)
+            return f"{'1 pair ' if judged.launches == 1 else ''}rules out {ruled_out}"
+        case Why.WORSE_THAN_EFFECT:
+            return f"the estimate {' is worse than the effect '.join(_change_and_limit(reason, judged))}"
+        case Why.NEEDS_TO_FAIL:
+            return f"whether it exceeds {change_text(metric, judged.allowed)} shows after about {_more(reason, judged)}"
+        case Why.NEEDS_TO_PASS:
+            return f"{change_text(metric, judged.effect)} needs about {_more(reason, judged)}"
+        case Why.SETTLES:
+            if judged.more is not None:
+                return f"about {_more(reason, judged)} would settle it"
+            return f"more {_unit(judged)}s are unlikely to settle it; try a longer workload or a quieter machine"
+        case Why.HELD:
+            return f"it held in {count} of {plural(total, 'round')}"
+        case Why.NOT_HELD:
+            return f"it did not hold in {count} of {plural(total, 'round')}"
+        case Why.GIL:
+            return f"the GIL was {name} in {count} of {total} launches"
+        # The prediction from stored recordings.
+        case Why.PREDICTED_WORSE | Why.PREDICTED_BETTER | Why.PREDICTED_LIKELY:
+            change, limit = _change_and_limit(reason, judged)
+            stored, at = f"what is stored of {plural(count, 'day')}", f"(needs p <= {reason.level or 0.0:.2g})"
+            if reason.code is Why.PREDICTED_WORSE:
+                return f"{change} is beyond {limit}, the limit predicted from {stored} {at}"
+            if reason.code is Why.PREDICTED_BETTER:
+                return f"{change} is beyond the range predicted from {stored} {at}"
+            return f"{change} is beyond {limit}, the limit of a likely regression by {stored}"
+        case Why.PREDICTED_OPEN:
+            limit = _change_and_limit(reason, judged)[1]
+            return f"the figures of {plural(count, 'day')} only show a change beyond {limit}"
+        case Why.ONE_LAUNCH:
+            more = "more time (--ftgate-test-time) or launches (ftgate_launches) would settle it"
+            return f"{_change_and_limit(reason, judged)[0]} by one launch, which may have been disturbed: {more}"
+        case Why.MORE_DAYS | Why.OTHER_WORK | Why.SCATTER:
+            record = f"record on {plural(count, 'more day')} (pytest --ftgate-update=all)" if count else ""
+            if reason.code is Why.MORE_DAYS:
+                return record
+            quieter, record = "measure on a quieter machine", record and f", and {record}"
+            if reason.code is Why.OTHER_WORK:
+                return f"{quieter}{record}: other work may have moved the times"
+            more = " or with more launches (--ftgate-test-time)" if judged.launches < MOST_LAUNCHES else ""
+            return f"{quieter}{more}{record}: the launches scatter too much"
+        case Why.TOO_SMALL:
+            return "stored figures hardly show so small a change"
+        # What became of a decision.
+        case Why.TIME_NOT_WORSE:
+            return "the cell's own time is not worse"
+        case Why.NO_TIME_WORSE:
+            return "no time is known to be worse"
+        case Why.DOUBT:
+            return f"in doubt: {text}"
+        case Why.ACCEPTED:
+            return f"accepted by commit {name[:COMMIT_DIGITS]}: {text}"
+        case Why.ACCEPTED_LESS:
+            change, limit = _change_and_limit(reason, judged)
+            return f"accepted up to {limit} by commit {name[:COMMIT_DIGITS]}, now {change}"
 
-    def __init__(self, reason: Reason, judged: MetricVerdict) -> None:
-        self.reason = reason
-        self.judged = judged
-        self.name, self.text, self.metric = reason.name, reason.text, judged.metric
 
-    def __getitem__(self, name: str) -> str:
-        return str(getattr(self, name))
+def _change_and_limit(reason: Reason, judged: MetricVerdict) -> tuple[str, str]:
+    """The change and its limit, which differ in the text if they do."""
+    change, limit = judged.points or judged.ratio, reason.limit
+    if limit is None:
+        limit = judged.effect if reason.code is Why.WORSE_THAN_EFFECT else judged.allowed
+    figures = (math.nan if change is None else change.value), (math.nan if limit is None else limit)
+    return apart(*figures, lambda value, more: change_text(judged.metric, value, more))
 
-    # -- a change and its limit
 
-    @property
-    def change(self) -> str:
-        return self._beside_limit[0]
+def _more(reason: Reason, judged: MetricVerdict) -> str:
+    """`9 more pairs, 40 s`: with the time that they take if that is known."""
+    seconds, pairs = reason.seconds, plural(judged.more or 0, f"more {_unit(judged)}")
+    if seconds is None:
+        return pairs
+    return f"{pairs}, {f'{seconds:.0f} s' if seconds < 100 else f'{seconds / 60:.0f} min'}"
 
-    @property
-    def limit(self) -> str:
-        return self._beside_limit[1]
 
-    @property
-    def _beside_limit(self) -> tuple[str, str]:
-        """The change and its limit, which differ in the text if they do."""
-        change, limit = self.judged.points or self.judged.ratio, self.reason.limit
-        if limit is None:
-            limit = self.judged.effect if self.reason.code is Why.WORSE_THAN_EFFECT else self.judged.allowed
-        return apart(
-            math.nan if change is None else change.value,
-            math.nan if limit is None else limit,
-            lambda value, more: change_text(self.metric, value, more),
-        )
-
-    @property
-    def side(self) -> str:
-        return "above" if metrics.is_gain(self.metric) else "below"
-
-    @property
-    def allowed(self) -> str:
-        return change_text(self.metric, self.judged.allowed)
-
-    @property
-    def effect(self) -> str:
-        return change_text(self.metric, self.judged.effect)
-
-    @property
-    def ruled_out(self) -> str:
-        return "nothing" if self.judged.ruled_out is None else worse_text(self.metric, self.judged.ruled_out)
-
-    @property
-    def one_pair(self) -> str:
-        return "1 pair " if self.judged.launches == 1 else ""
-
-    @property
-    def cpu_change(self) -> str:
-        return change_text(Metric.CPU, self.reason.change)
-
-    @property
-    def wall_ruled_out(self) -> str:
-        return change_text(Metric.WALL, self.reason.limit)
-
-    # -- what would settle it
-
-    @property
-    def more(self) -> str:
-        """`9 more pairs, 40 s`: with the time that they take if that is known."""
-        seconds, pairs = self.reason.seconds, plural(self.judged.more or 0, f"more {self._unit}")
-        if seconds is None:
-            return pairs
-        return f"{pairs}, {f'{seconds:.0f} s' if seconds < 100 else f'{seconds / 60:.0f} min'}"
-
-    @property
-    def settles(self) -> str:
-        if self.judged.more is None:
-            return f"more {self._unit}s are unlikely to settle it; try a longer workload or a quieter machine"
-        return f"about {self.more} would settle it"
-
-    @property
-    def _unit(self) -> str:
-        return "round" if self.judged.contract else "pair"
-
-    @property
-    def record(self) -> str:
-        days = self._count(0)
-        return f"record on {plural(days, 'more day')} (pytest --ftgate-update=all)" if days else ""
-
-    @property
-    def and_record(self) -> str:
-        return self.record and f", and {self.record}"
-
-    @property
-    def or_launches(self) -> str:
-        return " or with more launches (--ftgate-test-time)" if self.judged.launches < MOST_LAUNCHES else ""
-
-    # -- counts
-
-    def _count(self, place: int) -> int:
-        return dict(enumerate(self.reason.counts)).get(place, 0)  # a report from a file may lack it
-
-    @property
-    def counts(self) -> str:
-        return f"{self._count(0)} of {self._count(1)}"
-
-    @property
-    def rounds(self) -> str:
-        return f"{self._count(0)} of {plural(self._count(1), 'round')}"
-
-    @property
-    def days(self) -> str:
-        return plural(self._count(0), "day")
-
-    @property
-    def stored(self) -> str:
-        return f"what is stored of {self.days}"
-
-    @property
-    def rare(self) -> str:
-        """`5 of 8 launches and 6 of 8 reference launches`."""
-        sides = ((self._count(0), self._count(1), ""), (self._count(2), self._count(3), f" {self.name}"))
-        return " and ".join(f"{none} of {total}{side} launches" for none, total, side in sides if total)
-
-    # -- others
-
-    @property
-    def level(self) -> str:
-        return f"{self.reason.level or 0.0:.2g}"
-
-    @property
-    def possible(self) -> str:
-        return "a number of 0 or more" if metrics.row(self.metric).may_be_zero else "a positive number"
-
-    @property
-    def absent(self) -> str:
-        return metrics.row(self.metric).absent
-
-    @property
-    def commit(self) -> str:
-        return self.name[:COMMIT_DIGITS]
-
-    @property
-    def of_cell(self) -> str:
-        return self.name and f"{self.name}: "
-
-    @property
-    def probe(self) -> str:
-        """`the lock probe slowed it 1.40x (limit 1.25x, ftgate_probe_cost): the waits are not the workload's alone`."""
-        probe, figure, fix = PROBES.get(metrics.row(self.metric).need, PROBES["time"])
-        cost, limit = self.reason.change or math.nan, self.reason.limit or math.nan
-        slowed, most = apart(cost, limit, lambda each, more: f"{each:.{2 + more}f}x")
-        slower = f"{probe} slowed it {slowed} (limit {most}, ftgate_probe_cost)"
-        return f"{slower}: {figure} not the workload's alone; {fix}"
+def _unit(judged: MetricVerdict) -> str:
+    return "round" if judged.contract else "pair"
 
 
 # ---- changes

@@ -15,7 +15,7 @@ from ..kit.text import plain, plural
 from ..kit.values import Metric, grouped
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
-from . import reasons, said
+from . import errors, reasons, said
 from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
 from .measured import COLUMNS, interval_head, judged, moved, wall_change, wall_interval
 
@@ -51,12 +51,12 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     blocks = [] if verbosity < 0 else [_header(report, style)]
     unmeasured = [table for table in report.tables if style.verbosity <= 0 and _is_unmeasured(table)]
     together = unmeasured if len(unmeasured) > 1 else []
-    errors = said.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR)
+    failed = said.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR)
     whole = Whole(
         tests=said.by_test(report.rows),
         against=said.against(report),
         undecided=bool(said.undecided(report)),
-        errors={id(block[0]): block for block in errors},
+        errors={id(block[0]): block for block in failed},
     )
     apart = set(map(id, together))
     blocks += [_table(report, table, style, whole) for table in report.tables if id(table) not in apart]
@@ -75,9 +75,9 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
         style = Style(100, verbosity=verbosity)
         lines = _finding([row], style, Whole(said.by_test([row]), against=""))
         return printable("\n".join(lines), style).strip() or plain(reasons.of_cell(row.verdict))
-    error = said.error_of(row)
-    raised = said.RAISED.fullmatch(error.reason)
-    lines = [said.error_text(error), *filter(None, [said.whose(row)])]
+    error = errors.error_of(row)
+    raised = errors.RAISED.fullmatch(error.reason)
+    lines = [errors.error_text(error), *filter(None, [errors.whose(row)])]
     # No assert of the measured process is rewritten.
     if decorated and raised is not None and raised[1] == "AssertionError":
         lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
@@ -373,10 +373,10 @@ def _measured(block: Sequence[Row], style: Style, whole: Whole) -> list[str]:
 
 def _error(block: Sequence[Row], style: Style) -> list[str]:
     """An error with the cells that have it; pytest's FAILURES show its output."""
-    error = said.error_of(block[0])
-    shown = f"{said.exception(error)} (see FAILURES)" if error.detail else said.exception(error)
+    error = errors.error_of(block[0])
+    shown = f"{errors.exception(error)} (see FAILURES)" if error.detail else errors.exception(error)
     lines = _worded(Decision.ERROR, said.cells(said.names(block)), style)
-    return lines + wrapped(shown, style, indent=6) + wrapped(said.whose(block[0]), style, indent=6)
+    return lines + wrapped(shown, style, indent=6) + wrapped(errors.whose(block[0]), style, indent=6)
 
 
 def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:

@@ -18,7 +18,7 @@ from ...kit.text import plain
 from ...kit.values import Metric
 from ...model.report import Report, Row, Table
 from ...model.verdict import Decision
-from ...report import said
+from ...report import errors, said
 from ...report.details import Style, detail_lines, held_by, site_place
 from ...report.measured import COLUMNS, interval_head, judged_wall, wall_change, wall_interval
 from ..decide import sentences
@@ -113,6 +113,7 @@ def _environment() -> Environment:
     environment.globals = {
         "units": units,
         "said_of": said,
+        "errors": errors,
         "css": _css,
         "site_place": lambda site: site_place(site, site.file),
         "held_by": lambda holder: held_by(holder, holder.file),

@@ -18,7 +18,7 @@ from ...measure.round_plan import OutOfTime
 from ...model.report import Row
 from ...model.sample import Launch, WorkloadError, outcomes
 from ...model.verdict import Decision, Verdict
-from ...report import said
+from ...report import errors, said
 from ...run.phase import Phase
 from ...run.run import Run
 from ...runner.protocol import CHECK, WARMUP
@@ -66,7 +66,7 @@ class CountedSide:
             for kind in reversed(KINDS.values())
             if self.launches[kind]
         )
-        return f"{said.rate_text(self.failures, self.iterations)}; {' and '.join(launches)} launches"
+        return f"{errors.rate_text(self.failures, self.iterations)}; {' and '.join(launches)} launches"
 
 
 class RaceSearch:
