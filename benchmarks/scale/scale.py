@@ -32,6 +32,7 @@ from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.machine import read_machine
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample
@@ -145,6 +146,7 @@ class MadeUp:
         self.slower = slower
         self.cells: list[Cell] = []
         self.parts: dict[str, float] = {}
+        self.failed = 0
         self.began_s = time.process_time()
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -157,8 +159,8 @@ class MadeUp:
         patch.setattr(Targets, "build", lambda _, cell, __: build_key(interpreter(cell.target.spec)))
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "unfit", lambda *_: "")
-        patch.setattr(phase.Measurement, "step", lambda _: False)
-        patch.setattr(phase.Measurement, "samples", lambda of: [self.sample(each.cell) for each in of.cell_runs])
+        patch.setattr(phase, "measure_round", lambda _: False)
+        patch.setattr(Measurement, "samples", lambda of: [self.sample(each.cell) for each in of.cell_runs])
 
     def sample(self, cell: Cell) -> Sample:
         """The launches of a cell."""
@@ -175,9 +177,10 @@ class MadeUp:
         self._ended("collect")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Any:
+    def pytest_sessionfinish(self, session: pytest.Session) -> Any:
         """All cells are judged; then the report files are written."""
         self._ended("load and judge")
+        self.failed = session.testsfailed
         return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -240,6 +243,8 @@ def take(step: str, launches: int, iterations: int, reports: Sequence[str]) -> N
         store(Path.cwd(), made.cells, iterations)
         return
     silent(made, *(f"--ftgate-report={kind}:report.{kind}" for kind in reports))
+    if made.failed > len(made.cells) // 10:  # one in a hundred has regressed
+        sys.exit(f"{made.failed} of {len(made.cells)} cells failed: what is made up here is not what a run takes")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     sizes = {kind: Path(f"report.{kind}").stat().st_size for kind in reports}
     print(json.dumps({"cells": len(made.cells), "parts": made.parts, "peak": peak, "sizes": sizes}))
