@@ -30,10 +30,10 @@ NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("baseline", help="list, show, diff, update and prune stored baselines")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
-    show = _action(actions, "show", show_test, "the stored figures of one test")
+    _action(actions, "list", list_baselines, "list the stored cells with machine, build, launches, date and commit")
+    show = _action(actions, "show", show_test, "show the stored figures of one test")
     show.add_argument("test", metavar="TEST", help=f"a test's name: {NAMES}")
-    diff = _action(actions, "diff", diff_run, "the last run next to its baselines", exits=(1, 3))
+    diff = _action(actions, "diff", diff_run, "compare the last run with its baselines", exits=(1, 3))
     diff.add_argument("cells", metavar="CELL", nargs="*", help=f"cells or tests: {NAMES} (default: all)")
     update = _action(
         actions, "update", update_run, "store the last run's new cells as baselines, and the named cells", exits=(1, 3)

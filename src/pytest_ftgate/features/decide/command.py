@@ -17,7 +17,7 @@ PLACES = ("run", "baselines")
 
 
 def add(subparsers: Subparsers) -> None:
-    text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
+    text = "name the best executor and interpreter, by the figures of the last run or of stored baselines"
     parser = subparsers.add_parser("decide", help=text, description=f"{text[0].upper()}{text[1:]}.", exits=(3,))
     parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {NAMES} (default: all)")
     parser.add_argument(
