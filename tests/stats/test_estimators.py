@@ -269,16 +269,18 @@ class TestIterationsRatio:
 
 
 class TestRows:
-    """What is read of many launches at once is what is read of each."""
+    """Each row is read as if it stood alone, without its NaNs."""
 
     ROWS = np.array([[3.0, 1.0, 2.0, 9.0], [5.0, math.nan, 4.0, math.nan], [math.nan] * 4, [7.0, 2.0, math.nan, 1.0]])
 
     @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.9])
     def test_quantiles(self, at: float) -> None:
-        found = estimators.row_quantiles(self.ROWS, at).tolist()
-        known = [[value for value in row if not math.isnan(value)] for row in self.ROWS.tolist()]
-        assert [found[index] for index in (0, 1, 3)] == [estimators.quantile(known[index], at) for index in (0, 1, 3)]
-        assert math.isnan(found[2])
+        known = [row[~np.isnan(row)] for row in self.ROWS]
+        wanted = [np.quantile(row, at) if len(row) else math.nan for row in known]
+        assert estimators.row_quantiles(self.ROWS, at).tolist() == pytest.approx(wanted, nan_ok=True)
+        assert [estimators.quantile(row, at) for row in known if len(row)] == pytest.approx(
+            [value for value in wanted if not math.isnan(value)]
+        )
 
     def test_medians(self) -> None:
         assert estimators.row_medians(self.ROWS).tolist() == pytest.approx([2.5, 4.5, math.nan, 2.0], nan_ok=True)
@@ -286,8 +288,13 @@ class TestRows:
 
     def test_shifts_of_iterations_in_which_both_sides_have_a_value(self) -> None:
         other = 2 * self.ROWS[[0, 0, 0, 3]][:, :3]
-        shifts, errors = estimators.row_shifts(self.ROWS, other)
-        pairs = [estimators.neighbours(own, beside) for own, beside in zip(self.ROWS[:, :3], other, strict=True)]
-        wanted = [estimators.paired_shift(*pair) if all(pair) else (math.nan, math.nan) for pair in pairs]
-        assert shifts.tolist() == pytest.approx([shift for shift, _ in wanted], nan_ok=True)
-        assert errors.tolist() == pytest.approx([error for _, error in wanted], nan_ok=True)
+        wanted = []
+        for own, beside in zip(self.ROWS[:, :3], other, strict=True):
+            logs = [log for log in np.log(own) - np.log(beside) if not math.isnan(log)]
+            means = [(a + b) / 2 for a, b in combinations_with_replacement(logs, 2)]
+            apart = np.mean([abs(a - b) for a, b in combinations(logs, 2)] or [0.0])
+            error = apart * math.sqrt(math.pi) / 2 / math.sqrt(len(logs) or 1)
+            wanted += [(np.median(means), error)] if logs else [(math.nan, math.nan)]
+        found = estimators.row_shifts(self.ROWS, other)
+        for side, expected in zip(found, zip(*wanted, strict=True), strict=True):
+            assert side.tolist() == pytest.approx(list(expected), nan_ok=True)

@@ -168,15 +168,10 @@ def whole_share(fraction: float) -> str:
     return ">99 %" if 0.995 <= fraction < 1 else f"{_fixed(100 * fraction, 0)} %"
 
 
-def signed_points(fraction: float) -> str:
-    """A difference of two shares in percentage points without the word: 0.041 is `+4.1`."""
-    text = _fixed(100 * fraction, 1)
-    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
-
-
 def points(fraction: float) -> str:
-    """A difference of two shares as `+4.1 points`."""
-    return f"{signed_points(fraction)} points"
+    """A difference of two shares in percentage points: 0.041 is `+4.1 points`."""
+    text = _fixed(100 * fraction, 1)
+    return f"{'' if text.startswith('-') or float(text) == 0 else '+'}{text} points"
 
 
 def difference(unit: str, value: float, more: int = 0) -> str:

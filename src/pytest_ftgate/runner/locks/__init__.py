@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     L = TypeVar("L")
 
 _counting = False
+fold = book.fold
 
 
 def active() -> bool:
@@ -56,14 +57,6 @@ def set_window(state: int) -> None:
     opened = (book.window[0] >> 2) + (state != OFF)
     book.window[0] = state | opened % OPENINGS << 2
     sync()
-
-
-def fold() -> None:
-    """Turn the waits kept so far into histograms. Called between iterations, so that lists of waits stay short.
-
-    Other threads may keep waits or create locks at the same time, but not fold.
-    """
-    book.fold()
 
 
 def sync() -> None:

@@ -256,7 +256,7 @@ class Book:
                 lock._ftgate_tally = None  # its tally belongs to the old site
 
     def fold(self) -> None:
-        """Fold every site; see Site.fold."""
+        """Fold every site, between iterations, so that lists of waits stay short; see Site.fold."""
         for site in self._all():
             site.fold()
 
