@@ -242,26 +242,59 @@ def collect_garbage(order: Order) -> None:
         gc.collect()
 
 
-def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = None) -> dict[str, Any]:
-    """Carry out an order and report it. Nothing that the body raises escapes. `loop` is that of setups."""
-    worker.forget()
-    report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
-    report["begin_ns"] = now_ns()
-    result: Any = None
-    try:
-        if body.is_async:
-            import asyncio
+def next_batch(batch: int, spent_ns: int) -> int:
+    """Calls between two readings of the clock: enough that reading costs nothing, few enough to end in time."""
+    if spent_ns < BATCH_AT_LEAST_NS:
+        return batch * 2
+    return max(1, batch // 2) if spent_ns > BATCH_AT_MOST_NS else batch
 
-            run_in_loop = asyncio.run if loop is None else loop.run
-            report["ops"], result = run_in_loop(call_async(body, worker, order))
-        else:
-            report["ops"], result = call(body, worker, order)
-    except BaseException as error:
-        if isinstance(error, state.passed):
-            raise
-        report["error"] = explain(error)
-    report["end_ns"] = now_ns()
-    return close_report(report, worker, order, result, own_cpu)
+
+def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
+    """Call the body `loops` times or until the window has passed; the number of calls and the last result."""
+    function = body.call
+    result = None
+    if order.tally is None and not order.window_ns:
+        for _ in range(order.loops):
+            result = function(worker)
+        return order.loops, result
+    ops, batch = 0, worker._batch if order.tally is None else 1
+    since = now_ns()
+    deadline = since + order.window_ns
+    # In batches, as many as the tally allows where all workers stop together.
+    while allowed := order.tally.allowed(ops, batch) if order.tally is not None else batch * (since < deadline):
+        for _ in range(allowed):
+            result = function(worker)
+        ops += allowed
+        now = now_ns()
+        batch, since = next_batch(batch, now - since), now
+    if order.tally is None:
+        worker._batch = batch
+    return ops, result
+
+
+async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
+    """As `call`, for a coroutine function; in a window, other tasks may run after each call."""
+    from asyncio import sleep
+
+    function = body.call
+    result = None
+    ops = 0
+    if order.flags & OBSERVED:  # else what the loop is late would be that of all calls
+        for _ in range(order.loops):
+            result = await function(worker)
+            await sleep(0)
+            await sleep(0)  # a timer that was due in the first turn of the loop ran after this task
+        return order.loops, result
+    if order.tally is None and not order.window_ns:
+        for _ in range(order.loops):
+            result = await function(worker)
+        return order.loops, result
+    deadline = now_ns() + order.window_ns
+    while order.tally.allowed(ops, 1) if order.tally is not None else now_ns() < deadline:
+        result = await function(worker)
+        ops += 1
+        await sleep(0)
+    return ops, result
 
 
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
@@ -297,59 +330,26 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
     return report
 
 
-def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
-    """Call the body `loops` times or until the window has passed; the number of calls and the last result."""
-    function = body.call
-    result = None
-    if order.tally is None and not order.window_ns:
-        for _ in range(order.loops):
-            result = function(worker)
-        return order.loops, result
-    ops, batch = 0, worker._batch if order.tally is None else 1
-    since = now_ns()
-    deadline = since + order.window_ns
-    # In batches, as many as the tally allows where all workers stop together.
-    while allowed := order.tally.allowed(ops, batch) if order.tally is not None else batch * (since < deadline):
-        for _ in range(allowed):
-            result = function(worker)
-        ops += allowed
-        now = now_ns()
-        batch, since = next_batch(batch, now - since), now
-    if order.tally is None:
-        worker._batch = batch
-    return ops, result
+def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = None) -> dict[str, Any]:
+    """Carry out an order and report it. Nothing that the body raises escapes. `loop` is that of setups."""
+    worker.forget()
+    report: dict[str, Any] = {"index": worker.index, "role": worker.role, "error": None, "ops": 0}
+    report["begin_ns"] = now_ns()
+    result: Any = None
+    try:
+        if body.is_async:
+            import asyncio
 
-
-def next_batch(batch: int, spent_ns: int) -> int:
-    """Calls between two readings of the clock: enough that reading costs nothing, few enough to end in time."""
-    if spent_ns < BATCH_AT_LEAST_NS:
-        return batch * 2
-    return max(1, batch // 2) if spent_ns > BATCH_AT_MOST_NS else batch
-
-
-async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
-    """As `call`, for a coroutine function; in a window, other tasks may run after each call."""
-    from asyncio import sleep
-
-    function = body.call
-    result = None
-    ops = 0
-    if order.flags & OBSERVED:  # else what the loop is late would be that of all calls
-        for _ in range(order.loops):
-            result = await function(worker)
-            await sleep(0)
-            await sleep(0)  # a timer that was due in the first turn of the loop ran after this task
-        return order.loops, result
-    if order.tally is None and not order.window_ns:
-        for _ in range(order.loops):
-            result = await function(worker)
-        return order.loops, result
-    deadline = now_ns() + order.window_ns
-    while order.tally.allowed(ops, 1) if order.tally is not None else now_ns() < deadline:
-        result = await function(worker)
-        ops += 1
-        await sleep(0)
-    return ops, result
+            run_in_loop = asyncio.run if loop is None else loop.run
+            report["ops"], result = run_in_loop(call_async(body, worker, order))
+        else:
+            report["ops"], result = call(body, worker, order)
+    except BaseException as error:
+        if isinstance(error, state.passed):
+            raise
+        report["error"] = explain(error)
+    report["end_ns"] = now_ns()
+    return close_report(report, worker, order, result, own_cpu)
 
 
 def packed(report: dict[str, Any]) -> bytes:
@@ -413,6 +413,20 @@ class Port:
         left = LENGTH.pack(len(payload)) + payload
         while left:
             left = left[os.write(self.report, left) :]
+
+
+def tell_loads() -> None:
+    """This process is at a barrier: what traces its memory, if something does, writes what is left."""
+    loads = sys.modules.get("pytest_ftgate.runner.loads")
+    if loads is not None:
+        loads.at_barrier()
+
+
+def call_probe(name: str) -> None:
+    """Call the lock probe's function of that name, if this process and interpreter have the probe."""
+    probe = sys.modules.get("pytest_ftgate.runner.locks")
+    if probe is not None:
+        getattr(probe, name)()
 
 
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
@@ -479,20 +493,6 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
         port.send({**about, "error": explain(error)})
 
 
-def tell_loads() -> None:
-    """This process is at a barrier: what traces its memory, if something does, writes what is left."""
-    loads = sys.modules.get("pytest_ftgate.runner.loads")
-    if loads is not None:
-        loads.at_barrier()
-
-
-def call_probe(name: str) -> None:
-    """Call the lock probe's function of that name, if this process and interpreter have the probe."""
-    probe = sys.modules.get("pytest_ftgate.runner.locks")
-    if probe is not None:
-        getattr(probe, name)()
-
-
 def serve_process(
     setup: Setup, index: int, go: tuple[Any, Any], report: Any, stack_file: Any, shared: Any, fresh: bool
 ) -> None:
@@ -515,6 +515,13 @@ def serve_process(
 def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int, shared: Any, fresh: bool) -> None:
     """A worker in a sub-interpreter, which shares neither sys.path nor modules with its creator."""
     serve(setup, index, Port(go, report), shared, fresh, False)
+
+
+def note_gil(path: str) -> None:
+    """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
+    if gil_watch.wait_and_ask():
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(gil_watch.module)
 
 
 def start_pool_worker(setup: Setup, shared: Any) -> None:
@@ -540,10 +547,3 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
 
         atexit.register(note_gil, setup["gil_note"])
     state.shared = shared
-
-
-def note_gil(path: str) -> None:
-    """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
-    if gil_watch.wait_and_ask():
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(gil_watch.module)
