@@ -288,7 +288,7 @@ class TestRows:
 
     def test_shifts_of_iterations_in_which_both_sides_have_a_value(self) -> None:
         other = 2 * self.ROWS[[0, 0, 0, 3]][:, :3]
-        wanted = []
+        wanted: list[tuple[float, float]] = []
         for own, beside in zip(self.ROWS[:, :3], other, strict=True):
             logs = [log for log in np.log(own) - np.log(beside) if not math.isnan(log)]
             means = [(a + b) / 2 for a, b in combinations_with_replacement(logs, 2)]
