@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .declare.options import Option, Options
     from .judge.metrics import MetricRow
     from .model.report import Format, Report, Row, Shard
-    from .model.spec import Cell, Group
+    from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Gate
     from .run.phase import Instead, Phase
@@ -85,6 +85,11 @@ def ftgate_part() -> Shard | None:
 @_hookspec
 def ftgate_collected(run: Run, nodeids: Sequence[str]) -> None:
     """All cells, before any was deselected. Raises FtgateError and OSError to refuse them."""
+
+
+@_hookspec(firstresult=True)
+def ftgate_first(run: Run, plan: Plan) -> Mapping[str, int] | None:
+    """The tests that are measured before all others, by node id without parameters: the least number is the first."""
 
 
 @_hookspec(firstresult=True)

@@ -209,9 +209,11 @@ def test_a_commit_that_could_not_be_installed_is_not_tried_again_for_a_day(
     os.utime(remembered, (a_day_ago, a_day_ago))
     assert "failed before" not in why("1" * 40)
     assert len(sides.made) == 2
+    assert "failed before" not in why("2" * 40), "another commit in the same folder"
+    assert len(sides.made) == 3
     why("")  # the project itself may be mended between two runs
     why("")
-    assert len(sides.made) == 4
+    assert len(sides.made) == 5
 
 
 def test_a_commit_whose_build_took_longer_than_the_run_may_is_tried_again_with_more_time(

@@ -267,7 +267,9 @@ def test_a_project_in_a_folder_of_the_repository(repo: Path) -> None:
     write(repo, packages__one__test_x="z\n")
     project = repo / "packages" / "one"
     found = against(repo, root=project)
-    assert found.reference.project == project / ".ftgate" / "worktrees" / first[:12] / "packages" / "one"
+    assert found.reference.commit == first
+    assert found.reference.project.is_relative_to(project / ".ftgate" / "worktrees")
+    assert found.reference.root.endswith("/packages/one")
     assert files(found.reference) == {"test_x": "x\n"}
     assert files(found.changed) == {"test_x": "z\n"}
     assert (found.changed.top(found.changed.project) / "libs" / "y").read_text() == "y\n"
@@ -442,21 +444,52 @@ def test_the_same_content_is_found_again(repo: Path) -> None:
 def test_a_half_made_worktree_is_made_again(repo: Path) -> None:
     found = against(repo, "HEAD~1")
     stamp = found.reference.project.with_name(found.reference.project.name + ".whole")
-    stamp.unlink()
+    (found.reference.project / ".git").unlink()
     (found.reference.project / "b").unlink()
     git(repo, "worktree", "lock", found.reference.root)
     assert files(against(repo, "HEAD~1").reference)["b"] == "same\n"
-    assert stamp.exists()
+    stamp.unlink()
+    again = against(repo, "HEAD~1").reference
+    assert files(again)["b"] == "same\n"
+    assert again.root != found.reference.root
 
 
-def test_one_that_was_only_begun_is_made_again(repo: Path) -> None:
-    commits = git(repo, "rev-list", "HEAD").split()
-    for number, name in enumerate(commits):
-        begun = repo / ".ftgate" / "worktrees" / name[:12]
-        begun.mkdir(parents=True)
-        if number:
-            (begun / "left").write_text("over", encoding="utf-8")
-    assert files(against(repo, "HEAD~1").reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
+def released() -> None:
+    """As after the end of the process that used worktrees."""
+    for stamp in worktrees._used.values():
+        os.close(stamp)
+    worktrees._used.clear()
+
+
+def test_a_worktree_that_no_run_uses_serves_the_next_commit(repo: Path) -> None:
+    first = against(repo, "HEAD~1")
+    write(repo, a="dirty\n", d="new\n")
+    held = against(repo, "HEAD~1")
+    assert held.reference == first.reference
+    assert held.changed.root != first.changed.root, "this process uses the other"
+    released()
+    write(repo, a="else\n")
+    (repo / "d").unlink()
+    free = against(repo, "HEAD~1")
+    assert free.reference == first.reference
+    assert free.changed.root == held.changed.root
+    assert files(free.changed) == {"a": "else\n", "b": "same\n", "c": "c\n"}
+
+
+def test_what_was_built_for_one_commit_is_not_taken_for_another(repo: Path) -> None:
+    envs = repo / ".ftgate" / "envs"
+    envs.mkdir(parents=True)
+    write(repo, a="1\n")
+    for number, (name, stays) in enumerate([("x.egg-info/SOURCES.txt", True), ("x.bin", False)]):
+        side = against(repo).changed
+        write(side.project, **{name.replace("/", "__"): "built"})
+        worktrees.note_built(repo, side, envs)
+        released()
+        write(repo, a=f"then {number}\n")
+        again = against(repo).changed
+        assert again.root == side.root
+        worktrees.remove_extras(repo, again, envs)
+        assert (again.project / name).exists() == stays
 
 
 def test_what_happens_to_a_worktree_never_reaches_the_users_files(repo: Path) -> None:
@@ -485,7 +518,7 @@ def test_runs_at_once_make_them_once(repo: Path) -> None:
     assert len(set(pairs)) == 1
     assert len(git(repo, "worktree", "list").splitlines()) == 3
     assert sorted(path.name for path in (repo / ".ftgate" / "worktrees").iterdir() if path.is_file()) == sorted(
-        f"{side.commit[:12]}.whole" for side in (pairs[0].reference, pairs[0].changed)
+        f"{side.project.name}.whole" for side in (pairs[0].reference, pairs[0].changed)
     )
 
 
@@ -943,18 +976,19 @@ def aged(repo: Path, name: str, age_s: float) -> None:
 
 
 def several(repo: Path, count: int) -> list[Path]:
-    """Worktrees of so many uncommitted states, the first one the oldest; HEAD is the reference of all."""
+    """Worktrees of so many uncommitted states that no run uses, the first one the oldest; HEAD is the reference."""
     sides = []
     for number in range(count):
         write(repo, a=f"{number}\n")
         sides.append(against(repo).changed)
     for number, side in enumerate(sides):
-        aged(repo, side.commit[:12], (count - number) * 10_000)
+        aged(repo, side.project.name, (count - number) * 10_000)
+    released()
     return [side.project for side in sides]
 
 
-def prune(repo: Path, *used: Checkout) -> None:
-    worktrees.prune(repo, repo / ".ftgate", used)
+def prune(repo: Path) -> None:
+    worktrees.prune(repo, repo / ".ftgate")
 
 
 def test_the_worktrees_used_last_stay(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -968,26 +1002,18 @@ def test_the_worktrees_used_last_stay(repo: Path, monkeypatch: pytest.MonkeyPatc
     assert not list((repo / ".ftgate" / "worktrees").glob(f"{found[0].name}*"))
 
 
-def test_a_worktree_used_within_the_hour_stays(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = several(repo, 3)
-    worktrees.mark_used(Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0])))
-    worktrees.mark_used(Checkout(label="", commit="", root=str(repo)))
-    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 0)
-    prune(repo)
-    assert [tree.exists() for tree in found] == [True, False, False]
-    aged(repo, found[0].name, 10_000)
-    prune(repo)
-    assert not found[0].exists()
-
-
-def test_what_the_run_used_stays_however_many_and_old_it_is(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_uses_stays_however_many_and_old_it_is(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a run of tests that were recorded at many commits would make some of them again each time."""
-    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 2)  # the newest one and the reference of all
-    oldest, *others = several(repo, 5)
-    installed = Checkout(label="", commit="", root=str(repo), install=("x==1",))
-    used = (Checkout(label="", commit=f"{each.name}1111", root=str(each)) for each in (oldest, *others[:2]))
-    prune(repo, *used, installed)
-    assert [tree.exists() for tree in (oldest, *others)] == [True, True, True, False, True]
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 0)
+    oldest, *others = several(repo, 3)
+    write(repo, a="0\n")
+    assert against(repo).changed.project == oldest
+    aged(repo, oldest.name, 100_000)
+    prune(repo)
+    assert [tree.exists() for tree in (oldest, *others)] == [True, False, False]
+    released()
+    prune(repo)
+    assert not oldest.exists()
 
 
 @pytest.fixture
@@ -1006,7 +1032,8 @@ def test_the_environments_of_a_pruned_worktree_go_with_it(
     )
     for side in (pair.reference, pair.changed):
         worktrees.note_built(repo, side, envs)
-    aged(repo, pair.reference.commit[:12], 10_000)
+    released()
+    aged(repo, pair.reference.project.name, 10_000)
     monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 1)
     with filelock.FileLock(f"{old}.lock"):  # another run is at it
         prune(repo)

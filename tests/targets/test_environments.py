@@ -215,9 +215,12 @@ def test_what_git_ignores_is_no_source(maker: Maker) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=maker.project, check=True)
     (maker.project / ".gitignore").write_text(".ftgate/\n*.gen.c\n", encoding="utf-8")
     assert maker.made("-e", ".")
-    for name in ("sample.gen.c", "made.so", "src/new.py"):
+    (maker.project / "src" / "package").mkdir()
+    for name in ("sample.gen.c", "made.so", "src/package/new.py"):
         (maker.project / name).write_text("", encoding="utf-8")
         assert not maker.made("-e", ".")
+    (maker.project / "src" / "package" / "__init__.py").write_text("", encoding="utf-8")
+    assert maker.made("-e", "."), "it may list packages"
     (maker.project / "src" / "native.rs").write_text("", encoding="utf-8")
     assert maker.made("-e", ".")
 

@@ -129,6 +129,15 @@ class Gate:
             self.run.hooks.ftgate_collected(run=self.run, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             raise pytest.UsageError(plain(str(error))) from None
+        # What may have regressed comes first.
+        if first := self.run.hooks.ftgate_first(run=self.run, plan=planned):
+
+            def rank(item: pytest.Item) -> int:
+                nodeid = item.stash[CELL][0].nodeid if CELL in item.stash else ""
+                return int(first.get(nodeid, sys.maxsize))
+
+            session.items.sort(key=rank)
+            planned = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         self.run.collect(planned, self.whole)
         self.planned = self.run.planned()
         self.progress.start(len(planned), self.run.time.left_s, self.run.config.test_time)  # collecting took some of it

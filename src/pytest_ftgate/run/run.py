@@ -146,35 +146,35 @@ class Run(Shared):
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.time is None else self.plan
+        waiting = [group for group in groups if not self.rows.has(group)]
         trials: list[Trial] = []
         try:
             with self.guarded():
                 self._prepare()
-                # 1. Begin every test that has not ended.
-                for group in groups:
-                    if not self.rows.has(group):
-                        trials.append(Trial(self, group))
-                        self._announce(group)
+                while trials or waiting:
+                    left_s, tests = self.time.left_s, len(trials) + len(waiting)
+                    share_s = None if left_s is None else left_s / tests
+                    ahead = share_s is not None and bool(trials) and trials[-1].suspect and trials[-1].spent_s < share_s
+                    if waiting and not ahead:
+                        # 1. Begin the next test; one that runs what has changed goes ahead for its share of the time.
+                        trials.append(Trial(self, waiting.pop(0)))
+                        self._announce(trials[-1].group)
                         self._attributing(trials[-1], trials[-1].begin)
-                while True:
-                    # 2. Keep the rows of the tests that have ended.
+                    elif left_s is not None and left_s <= 0:
+                        # 2. The time of the run is used up: judge what there is.
+                        for trial in trials:
+                            self._attributing(trial, trial.close)
+                    else:
+                        # 3. One round of the test that has had the fewest; first those that run what has changed.
+                        trial = min(trials, key=lambda each: (each.rounds, not each.suspect))
+                        trial = trials[-1] if ahead else trial
+                        self._announce(trial.group)
+                        self._attributing(trial, partial(trial.step, share_s, left_s))
+                    # 4. Keep the rows of the tests that have ended.
                     for trial in trials:
                         if not trial.open:
                             self.rows.add(trial.group, self._placed(trial.group, trial.rows(), trial.note))
                     trials = [trial for trial in trials if trial.open]
-                    if not trials:
-                        break
-                    left_s = self.time.left_s
-                    if left_s is not None and left_s <= 0:
-                        # 3. The time of the run is used up: judge what there is.
-                        for trial in trials:
-                            self._attributing(trial, trial.close)
-                    else:
-                        # 4. One round of the test that has had the fewest; first those that run what has changed.
-                        trial = min(trials, key=lambda each: (each.rounds, not each.suspect))
-                        self._announce(trial.group)
-                        share_s = None if left_s is None else left_s / len(trials)
-                        self._attributing(trial, partial(trial.step, share_s, left_s))
         except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended
             for trial in trials:
                 with contextlib.suppress(Exception):  # of an interrupted round one side may be missing

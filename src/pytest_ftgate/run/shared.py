@@ -77,3 +77,4 @@ class Shared:
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=scripted)
         self.plugins = features("run")
         self.hooks = self.plugins.hook
+        self.failure_told = False

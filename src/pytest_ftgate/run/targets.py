@@ -63,6 +63,7 @@ class _Failed(Struct, frozen=True):
 
     reason: str
     within_s: float = 0.0
+    commit: str = ""
 
 
 class Targets:
@@ -240,7 +241,7 @@ class Targets:
         )
         failed, left_s = folder.with_name(f"{folder.name}.failed"), waiting.left_s()
         if checkout and checkout.commit:
-            _refuse_again(failed, left_s)
+            _refuse_again(failed, checkout.commit, left_s)
 
         def on_step(doing: str) -> None:
             if stopped is not None and stopped.is_set():
@@ -268,17 +269,19 @@ class Targets:
             elif hint := worktrees.ignored_hint(str(error), checkout, root):
                 text += f"\n{hint}"
             if checkout.commit:
-                write_whole(failed, [msgspec.json.encode(_Failed(public(text), within_s))])
+                write_whole(failed, [msgspec.json.encode(_Failed(public(text), within_s, checkout.commit))])
             raise (TooLong if within_s else FtgateError)(text) from error
         if steps and checkout is not None:
             note_built(root, checkout, self.folder.path / "envs")
         return python
 
 
-def _refuse_again(failed: Path, left_s: float) -> None:
+def _refuse_again(failed: Path, commit: str, left_s: float) -> None:
     """Raise FtgateError if a commit could not be installed, as a file says, within a day and with as much time."""
     before = read_json(failed, _Failed)
-    if before is None or datetime.now(UTC).timestamp() - failed.stat().st_mtime > REMEMBERED_S:
+    if before is None or before.commit != commit:
+        return
+    if datetime.now(UTC).timestamp() - failed.stat().st_mtime > REMEMBERED_S:
         return
     if before.within_s and left_s > MORE_TIME * before.within_s:
         return

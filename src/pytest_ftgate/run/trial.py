@@ -21,6 +21,7 @@ from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
+from ..report import said
 from ..targets import environments
 from . import explaining
 from .compared import Reference, references_of
@@ -109,6 +110,11 @@ class Trial:
         return self.phase.measurement.plan.rounds if self.phase else 0
 
     @property
+    def spent_s(self) -> float:
+        """The seconds of its rounds."""
+        return self.phase.measurement.plan.spent_s if self.phase else 0.0
+
+    @property
     def suspect(self) -> bool:
         """Whether it is known to run a function that differs."""
         return bool(self.phase and self.phase.changed)
@@ -128,7 +134,8 @@ class Trial:
         if phase is None or not self.open:
             return
         more = phase.step(share_s, left_s)
-        # 1. Explain what is decided.
+        # 1. Say the first failure of the run, and explain what is decided.
+        self._tell_failure(phase)
         if self.run.config.explain:
             self.explainer.follow(phase)
         # 2. What the time lacks, which is said of what is undecided at the end: an early forecast may prove wrong.
@@ -136,6 +143,17 @@ class Trial:
         self.shortfall = shortfall(phase, self.run.config.test_time, self.run.time, tests)
         if not more:
             self.close()
+
+    def _tell_failure(self, phase: Phase) -> None:
+        """Say the first cell of the run that fails: other cells of its test may be measured for long."""
+        for each in phase.measurement.cell_runs:
+            if self.run.failure_told or each.needs or not each.alive:
+                continue
+            self.conditions = self.monitor.observe()
+            row = self._amended(phase.judge.so_far(each.cell))
+            if row.verdict.decision in (Decision.REGRESSED, Decision.BROKEN):
+                self.run.failure_told = True
+                self.run.listener.warn(f"{row.verdict.decision}: {each.cell.nodeid} - {said.headline(row)}")
 
     def close(self) -> None:
         """Nothing more is measured: judge what there is, and explain what has regressed."""

@@ -400,17 +400,21 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
     Local distributions are those that uv has cached: of folders that requirements files name, of folders of wheels, and
     of a project whose build is given variables.
     """
-    files: set[Path] = set()
+    files, modules = set[Path](), set[Path]()
     bound, local = False, set[str]()
     for step in steps:
         if is_command(step):
             bound = True
-            files.update(_project_files(project, editable=False))
+            files.update(_project_files(project))
             continue
         for path, kind in _paths(project, step):
             if path.is_dir():
-                bound = bound or kind.startswith("editable")
-                files.update(_project_files(path, editable=kind.startswith("editable")))
+                found = set(_project_files(path))
+                if kind.startswith("editable"):  # it lists modules, and has no copy of them
+                    bound = True
+                    modules.update(each for each in found if _is_top_level(each.relative_to(path)))
+                    found = set(filter(_is_built_from, found))
+                files.update(found)
                 if kind.startswith("wheels"):
                     local.update(distribution_of(project, str(wheel)) for wheel in path.glob("*.whl"))
                 elif kind.endswith("listed"):
@@ -421,7 +425,8 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
     if given:
         local.add(project_name(project))
         variables += [f"{name}={value}" for name, value in given.items()]
-    digest = hashlib.blake2b("\0".join(variables).encode(errors="surrogateescape"), key=salt)
+    named = sorted(os.path.relpath(path, project) for path in modules - files)
+    digest = hashlib.blake2b("\0".join((*variables, *named)).encode(errors="surrogateescape"), key=salt)
     for name, path in sorted((os.path.relpath(path, project), path) for path in files):
         with contextlib.suppress(OSError):
             with open_regular(path) as file:
@@ -458,14 +463,22 @@ def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[t
             yield from _paths(path.parent, words, " listed")
 
 
-def _project_files(project: Path, *, editable: bool) -> Iterator[Path]:
-    """The files that a build may read: what git does not ignore, of which an editable one needs no Python sources."""
+def _project_files(project: Path) -> Iterator[Path]:
+    """The files that a build may read: what git does not ignore, without tests and such."""
     for path in _listed(project):
         parts = path.relative_to(project).parts
-        native = path.name.endswith(_NATIVE) or path.name in _METADATA
-        beside = parts[0] in _BESIDE or "baselines" in parts
-        if native or not (editable or beside):
+        if _is_built_from(path) or not (parts[0] in _BESIDE or "baselines" in parts):
             yield path
+
+
+def _is_built_from(path: Path) -> bool:
+    """Whether an editable install is built from a file, too."""
+    return path.name.endswith(_NATIVE) or path.name in _METADATA
+
+
+def _is_top_level(path: Path) -> bool:
+    """Whether a path in a project may be a module, or a package, that is imported by one name."""
+    return path.name == "__init__.py" or (path.suffix == ".py" and len(path.parts) <= len(("src", "module.py")))
 
 
 def _listed(folder: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ launched as well: it may run what the changed side does not.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 import traceback
@@ -18,11 +19,12 @@ import msgspec
 from ...declare.plan import one_per_target
 from ...hookspec import hookimpl
 from ...kit.errors import FtgateError
+from ...kit.git import Repository
 from ...kit.text import plural, split_nodeid
 from ...measure.cell_run import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, error_of, request_here
 from ...measure.round_plan import Allowance, RoundPlan
-from ...model.spec import Cell, Group, Spec
+from ...model.spec import Cell, Group, Plan, Spec
 from ...run.run import Run
 from ...run.sides import worktrees
 from ...run.trial import Settled
@@ -31,6 +33,7 @@ from ...runner.protocol import CHECK, WARMUP
 from . import UNCHANGED
 from .notes import OPENED, Compared, Read, compared, differ, installed_files, read_notes
 from .opened_files import OpenedFiles
+from .order import distances
 from .sides import SideFiles
 
 SHORT_NS: Final = 1e9
@@ -92,6 +95,28 @@ class UnchangedCells:
             where = f"{Path(frame.filename).name}:{frame.lineno}"
             return Settled(why=f"whether it changed could not be checked: {error_of(error).reason}, in {where}")
         return Settled(same)
+
+    @hookimpl(specname="ftgate_first")
+    def first(self, plan: Plan) -> dict[str, int]:
+        """The tests that seem to run what differs from what they are compared with."""
+        run, found = self.run, dict[str, int]()
+        try:
+            pair = run.references.requested() if run.config.reference else None
+            top = Repository(run.folder.root).top
+            # By reference: what differs, in the files that are measured.
+            changed = dict[str, Mapping[tuple[str, str], int]]()
+            for group in plan:
+                newest = None if pair or run.stored.decide else run.stored.compared_with(group, group.cells[0])[1]
+                commit = pair.reference.commit if pair else (newest.commit if newest else "")
+                if commit and commit not in changed:
+                    changed[commit] = distances(pair.changed.top(pair.changed.project) if pair else top, commit)
+                source = group.spec.source
+                place = os.path.relpath(source.path, top), source.qualname.rpartition(".")[2]
+                if commit and place in changed[commit]:
+                    found[group.spec.nodeid] = changed[commit][place]
+        except (FtgateError, OSError):  # whoever compares says it
+            return {}
+        return found
 
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> tuple[PreparedSide, PreparedSide]:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""

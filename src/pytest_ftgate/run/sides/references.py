@@ -99,14 +99,11 @@ class References:
 
     def prune(self) -> None:
         """At the end of a run: remove worktrees that no run has used for long."""
-        pairs = [each for each in self._pairs.values() if isinstance(each, worktrees.Pair)]
-        if any(each.changed.commit for each in pairs):
-            used = (side for each in pairs for side in (each.reference, each.changed))
-            worktrees.prune(self.folder.root, self.folder.path, used)
+        if any(isinstance(each, worktrees.Pair) and each.changed.commit for each in self._pairs.values()):
+            worktrees.prune(self.folder.root, self.folder.path)
 
     def relocated(self, spec: Spec, checkout: Checkout) -> Spec:
-        """A test as it is in a checkout, which counts as in use from now on."""
-        worktrees.mark_used(checkout)
+        """A test as it is in a checkout."""
         return worktrees.relocated(spec, self.folder.root, checkout)
 
     def hint(self, detail: str, checkout: Checkout | None) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import fcntl
 import itertools
 import os
 import re
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -131,11 +132,8 @@ def _extras(repository: Repository, top: Path) -> Iterator[str]:
 # ---- what is requested
 
 KEPT_WORKTREES: Final = 6
-"""Worktrees that stay for the next run, beside those that the last one used."""
+"""Worktrees that stay for the next run, beside those that are in use."""
 PYTHON: Final = "python:"
-IN_USE_S: Final = 3600.0
-"""A worktree used more recently may be another run's, and stays."""
-FOLDER_DIGITS: Final = 12
 _HOW: Final = (
     f"{OPTION} takes a branch, a tag, a commit, merge-base, two as REV..REV, dist:NAME==VERSION, dist:PATH.whl or "
     "python:TARGET"
@@ -449,22 +447,65 @@ def _checked_out(
 
 
 def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
-    """The worktree of a commit, made if it is missing or not sound. Extra files in it stay."""
-    worktree = worktrees / commit[:FOLDER_DIGITS]
+    """A worktree at a commit, which this process uses until it ends. Extra files in it stay."""
+    worktree = _worktree_for(commit, worktrees)
+    stamp = _stamp(worktree)
     try:
         if not _is_whole(repository, worktree):
             raise GitFailed("it is not whole")
+        if stamp.read_text() != commit:
+            stamp.unlink()
+            _forget_builds(worktrees.parent / "envs", worktree)
         _at_commit(repository, worktree, commit, repository.top)
     except GitFailed:
         _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
         repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
         _at_commit(repository, worktree, commit, repository.top)
-    _stamp(worktree).touch()
+    with stamp.open("a+") as file:
+        file.truncate(0)
+        file.write(commit)
+    if worktree not in _used:
+        _used[worktree] = os.open(stamp, os.O_RDONLY)
+        fcntl.flock(_used[worktree], fcntl.LOCK_SH)
     root = worktree / repository.prefix
     if not root.is_dir():
         raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
     return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
+
+
+_used: dict[Path, int] = {}
+"""The worktrees of this process with their stamps, which are locked: no other process sets them to another commit."""
+
+
+def _worktree_for(commit: str, worktrees: Path) -> Path:
+    """The worktree of a commit; else the last that was used and is free, for what is installed of it serves again; else
+    a new one. All names have one length.
+    """
+    stamps = sorted(worktrees.glob("*.whole"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
+    of_commit = (each for each in stamps if each.read_text() == commit)
+    free = (each for each in stamps if _is_free(each))
+    return next(of_commit, next(free, worktrees / f"{secrets.token_hex(6)}.whole")).with_suffix("")
+
+
+def _is_free(stamp: Path) -> bool:
+    """Whether no process uses a worktree; one without a stamp was not completed."""
+    try:
+        with stamp.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _forget_builds(environments: Path, worktree: Path) -> None:
+    """What was built in a worktree for another commit is made again, and in a clean folder."""
+    record = _record(environments, worktree)
+    if any(".egg-info/" not in name for name in read_json(record, list[str]) or ()):
+        record.unlink()
+        forget_environments(environments, worktree)
 
 
 def _is_whole(repository: Repository, worktree: Path) -> bool:
@@ -475,39 +516,33 @@ def _is_whole(repository: Repository, worktree: Path) -> bool:
 
 
 def _stamp(worktree: Path) -> Path:
-    """Written once the worktree is complete; its time is the last use. Not in the worktree, where git would see it."""
+    """Has the commit once the worktree is complete; its time is the last use. Beside it, where git does not see it."""
     return worktree.with_name(f"{worktree.name}.whole")
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
     _stamp(worktree).unlink(missing_ok=True)
+    if worktree in _used:
+        os.close(_used.pop(worktree))
     if worktree.exists():
         repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
         shutil.rmtree(worktree, ignore_errors=True)
 
 
-def mark_used(checkout: Checkout) -> None:
-    """Record that a run still uses this checkout: a worktree used within the last hour is never pruned."""
-    stamp = _stamp(checkout.top(checkout.project))
-    if checkout.commit and stamp.exists():
-        stamp.touch()
-
-
-def prune(root: Path, folder: Path, used: Iterable[Checkout]) -> None:
-    """Remove all worktrees in `folder` but those `used` by the run that ends and those used last, and environments that
-    nothing can use any more. Raises GitFailed.
+def prune(root: Path, folder: Path) -> None:
+    """Remove all worktrees in `folder` but those in use and those used last, and environments that nothing can use any
+    more. Raises GitFailed.
     """
     repository, worktrees = Repository(root), folder.absolute() / "worktrees"
-    of_run = {each.top(each.project) for each in used if each.commit}
     with locked(Path(f"{worktrees}.lock")):
-        used_s, now_s = dict[Path, float](), datetime.now(UTC).timestamp()
-        for worktree in {*filter(Path.is_dir, worktrees.iterdir())} - of_run:
+        used_s = dict[Path, float]()
+        for worktree in filter(Path.is_dir, worktrees.iterdir()):
             stamp = _stamp(worktree)
-            used_s[worktree] = stamp.stat().st_mtime if stamp.exists() else 0.0
+            if _is_free(stamp):
+                used_s[worktree] = stamp.stat().st_mtime if stamp.exists() else 0.0
         for worktree in sorted(used_s, key=lambda each: used_s[each], reverse=True)[KEPT_WORKTREES:]:
-            if used_s[worktree] < now_s - IN_USE_S:
-                _remove(repository, worktree)
-                _record(folder / "envs", worktree).unlink(missing_ok=True)
+            _remove(repository, worktree)
+            _record(folder / "envs", worktree).unlink(missing_ok=True)
     prune_environments(folder / "envs")
 
 
