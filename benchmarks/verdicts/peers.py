@@ -1,26 +1,39 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["pytest-ftgate", "pytest-benchmark>=5", "pyperf>=2.9", "asv>=0.6", "scipy"]
+# dependencies = ["pytest-ftgate", "pytest-benchmark>=5", "pyperf>=2.9", "asv[virtualenv]>=0.6", "scipy"]
 # [tool.uv.sources]
 # pytest-ftgate = { path = "../..", editable = true }
 # ///
 """The same launches judged by other tools: false alarms, misses and measuring time.
 
     uv run benchmarks/verdicts/peers.py .ftgate/verdicts/wall.jsonl
+    uv run benchmarks/verdicts/peers.py --project [--only GLOB]
 
 The other tools' own code decides: it is imported, not rewritten. Each gets as many launches per side as its defaults
 start, once `apart` (the reference side of the first pairs of a burst, then the changed side of the pairs after them:
 one run after the other, as in practice) and once `paired` (both sides of the same pairs, which none of these tools can
 arrange). No launch is used twice for one rule and layout. Seconds are those that the launches took when they were
 measured, half of a pair for one launch; a single launch takes longer, since two that start together share the cores.
+
+With --project each tool runs by its own command, with its defaults, on two commits of a project of 50 tests, of which
+one calls a function that has become 1.5x slower: seconds until the first line that says so, seconds in all, and that
+line. Environments are made first, which no second counts. pyperf takes 15 minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -31,6 +44,8 @@ import rates
 import series
 from asv.commands.compare import _is_result_better  # type: ignore[import-not-found]
 from asv_runner.statistics import compute_stats  # type: ignore[import-not-found]
+from commits import BURN, GIT, output, rounds_per_s
+from launches import executable
 from pyperf._compare import CompareData, CompareResult  # type: ignore[import-not-found]
 from pytest_benchmark.stats import Stats  # type: ignore[import-not-found]
 from pytest_benchmark.utils import parse_compare_fail  # type: ignore[import-not-found]
@@ -225,12 +240,121 @@ def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Ite
     yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, own), EFFECTS)
 
 
+# -- a project with one regression, each tool by its own command -----------------------------------------------------
+
+TESTS, SLOWER = 50, 37
+RED = re.compile(r"regressed|slower|DECREASED", re.IGNORECASE)
+PROJECT = {
+    ".gitignore": ".ftgate/\n.asv/\n.benchmarks/\n__pycache__/\n",
+    "pytest.ini": "[pytest]\nftgate_install =\n",
+    "test_gate.py": "import work\nfrom pytest_ftgate import ftgate, threads\n"
+    + "".join(
+        f'\n\n@ftgate.compare(threads, workers=1, pythons=["3.14"])\ndef test_{at}(worker):\n    work.call_{at}()\n'
+        for at in range(TESTS)
+    ),
+    "test_bench.py": f"import pytest\nimport work\n\n\n@pytest.mark.parametrize('at', range({TESTS}))\n"
+    "def test_call(benchmark, at):\n    benchmark(getattr(work, f'call_{at}'))\n",
+    "perf.py": f"import pyperf\nimport work\n\nrunner = pyperf.Runner()\nfor at in range({TESTS}):\n"
+    "    runner.bench_func(f'call_{at}', getattr(work, f'call_{at}'))\n",
+    "benchmarks/__init__.py": "",
+    "benchmarks/timed.py": "import os\nimport sys\n\nsys.path.insert(0, os.environ['ASV_BUILD_DIR'])\nimport work\n"
+    + "".join(f"\n\ndef time_{at}():\n    work.call_{at}()\n" for at in range(TESTS)),
+}
+
+
+def work(slower: str) -> str:
+    """The measured module: each call is of 5 ms by a function of its own, of which one may be slower."""
+    rounds = round(0.005 * rounds_per_s("3.14"))
+    steps = (
+        f"\n\ndef step_{at}():\n    burn({rounds}{slower if at == SLOWER else ''})\n\n\n"
+        f"def call_{at}():\n    step_{at}()\n"
+        for at in range(TESTS)
+    )
+    return BURN.lstrip() + "".join(steps)
+
+
+def made(folder: Path) -> Path:
+    """The project with its two commits, and a worktree of the first."""
+    root = folder / "project"
+    config = {
+        "version": 1,
+        "project": "work",
+        "repo": str(root),
+        "branches": ["HEAD"],
+        "environment_type": "virtualenv",
+    }
+    config |= {"pythons": ["3.14"], "build_command": [], "install_command": ["python -c pass"], "uninstall_command": []}
+    files = {**PROJECT, "asv.conf.json": json.dumps(config)}
+    (root / "benchmarks").mkdir(parents=True)
+    output([*GIT, "init", "--quiet", root])
+    for slower in ("", " * 3 // 2"):
+        for name, text in (files | {"work.py": work(slower)}).items():
+            (root / name).write_text(text, encoding="utf-8")
+        output([*GIT, "add", "."], root)
+        output([*GIT, "commit", "--quiet", "-m", "work"], root)
+    output([*GIT, "worktree", "add", "--quiet", folder / "before", "HEAD~1"], root)
+    return root
+
+
+def of_project(root: Path, only: str) -> Iterator[list[str]]:
+    """A row for each tool."""
+    before, python = root.parent / "before", root.parent / "venv" / "bin" / "python"
+    output(["uv", "venv", "--quiet", "--python", executable("3.14"), root.parent / "venv"])
+    output(["uv", "pip", "install", "--quiet", "--python", python, "pyperf>=2.9", "pytest-benchmark>=5"])
+    gate: Words = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1")
+    bench: Words = (python, "-m", "pytest", "-q", f"--benchmark-storage={root.parent / 'saved'}", "test_bench.py")
+    asv: Words = (sys.executable, "-m", "asv")
+    output([*gate, "-oftgate_launches=1", "test_gate.py::test_0"], root)
+    if fnmatchcase("asv", only):
+        output([*asv, "setup"], root)
+        output([*asv, "machine", "--yes"], root)
+    compared = ("--benchmark-compare", "--benchmark-compare-fail=mean:5%")
+    files = [root.parent / f"{side}.json" for side in ("before", "after")]
+    tools: dict[str, list[tuple[Path, Words]]] = {
+        "pytest-ftgate": [(root, (*gate, "test_gate.py"))],
+        "pytest-benchmark": [(before, (*bench, "--benchmark-save=before")), (root, (*bench, *compared))],
+        "asv continuous": [(root, (*asv, "continuous", "HEAD~1", "HEAD"))],
+        "pyperf compare_to": [
+            *(
+                (side, (python, "perf.py", "--quiet", "-o", file))
+                for side, file in zip((before, root), files, strict=True)
+            ),
+            (root, (python, "-m", "pyperf", "compare_to", "--min-speed=5", *files)),
+        ],
+    }
+    for name, commands in tools.items():
+        if fnmatchcase(name.partition(" ")[0].removeprefix("pytest-"), only):
+            yield [name, *timed(commands)]
+
+
+Words = tuple[str | Path, ...]
+
+
+def timed(commands: Sequence[tuple[Path, Words]]) -> list[str]:
+    """Seconds to the first line that says that something is slower, seconds of all commands, and that line."""
+    began, red, line = time.monotonic(), "", "nothing"
+    for folder, words in commands:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+        with subprocess.Popen(words, cwd=folder, env=environment, stdout=-1, stderr=-2, text=True) as process:
+            for said in process.stdout or ():
+                if not red and RED.search(said):
+                    red, line = f"{time.monotonic() - began:.0f} s", said.strip()
+    return [red, f"{time.monotonic() - began:.0f} s", line.replace("|", "/")]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("series", type=Path)
+    parser.add_argument("series", type=Path, nargs="?")
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell for the product")
+    parser.add_argument("--project", action="store_true", help="a project of 50 tests with one regression")
+    parser.add_argument("--only", default="*", help="these tools of --project: ftgate, benchmark, asv, pyperf")
     options = parser.parse_args()
+    if options.project or options.series is None:
+        with tempfile.TemporaryDirectory(prefix="ftgate-peers-") as folder:
+            columns = ("tool", "to the first red", "in all", "what it said")
+            page.show(__file__, columns, of_project(made(Path(folder)), options.only))
+        return
     found = series.pairs(options.series)
     cells = sorted({pair.cell for pair in found})
     hypotheses = len(cells) * len(judged.METRICS)

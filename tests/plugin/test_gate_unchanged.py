@@ -123,6 +123,16 @@ NEWER = {
 }
 
 
+def test_tests_that_seem_to_run_what_has_changed_come_first(project: Example) -> None:
+    (project.folder / "test_more.py").write_text(textwrap.dedent(NEWER["test_more.py"]))
+    (project.folder / "helper.py").write_text("def value(): return 1\ndef other(): return 2\nONE = value()\n")
+    commit_line(project, "README.md")
+    (project.folder / "helper.py").write_text("def value(): return 1\ndef other(): return 3\nONE = value()\n")
+    result = project.run_fresh(*(word.replace("HEAD~1", "HEAD") for word in QUICK), "-v", "-k", "alone or other")
+    run = [line for line in result.outlines if "::" in line and "%]" in line]
+    assert [line.partition("::")[2].partition("[")[0] for line in run] == ["test_other", "test_alone"]
+
+
 def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Example) -> None:
     (project.folder / "test_more.py").write_text(textwrap.dedent(NEWER["test_more.py"]))
     (project.folder / "helper.py").write_text("def value(): return 1\ndef other(): return 2\nONE = value()\n")

@@ -1079,6 +1079,29 @@ def test_tests_that_share_a_budget_take_turns_until_each_is_decided(project: Pro
     assert begun == [nodeid for nodeid, _ in groupby(turns)]
 
 
+def test_a_test_that_runs_what_has_changed_goes_ahead(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = day()
+    changed, other = (group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("a", "b"))
+    monkeypatch.setattr(Trial, "suspect", property(lambda trial: trial.group.key == changed.key))
+    outcome = project.run(launcher, changed, other, against="main", time=500.0)
+    assert [title.partition(" ")[0] for title in outcome.begun] == ["test_a.py::test_it", "test_b.py::test_it"]
+    slow = FakeLauncher(wall_ns=noisy(200 * MS, 0.3, within=0.3, seed=3))
+    outcome = project.run(slow, changed, other, against="main", time=60.0)
+    assert outcome.launches(other.cells[0].nodeid) > 1, "for its share of the time, not for all of it"
+    assert len(outcome.begun) > 2
+
+
+def test_the_first_failure_is_said_as_soon_as_it_is_decided(project: Project) -> None:
+    launcher = day(cells_slower(3.0, THREADS, FORK))
+    outcome = project.run(launcher, against="main")
+    said = [text for text in project.listener.warnings if text.startswith("regressed: ")]
+    assert len(said) == 1
+    assert said[0].startswith((f"regressed: {THREADS} - wall +200", f"regressed: {FORK} - wall +200"))
+    assert (outcome.decision(THREADS), outcome.decision(FORK)) == (Decision.REGRESSED, Decision.REGRESSED)
+    project.run(day(), against="main")
+    assert not [text for text in project.listener.warnings if text.startswith("regressed: ")]
+
+
 def test_a_budget_is_the_end_whatever_is_under_way(project: Project) -> None:
     project.recorded()
     for budget_s in (1.0, 7.0, 23.0):
