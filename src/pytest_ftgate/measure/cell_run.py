@@ -208,14 +208,15 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    distinct = [(each, outcomes(each.of("time"))) for each in cell_runs]
-    alike = grouped(((each.cell.workers, each.cell.roles, each.cell.environment), (each, of)) for each, of in distinct)
+    alike = grouped(
+        ((run.cell.workers, run.cell.roles, run.cell.environment), (run, outcomes(run.of("time")))) for run in cell_runs
+    )
     for group in alike.values():
         counted = Counter(results[0][0] for _, results in group if len(results) == 1)
         right = counted.most_common(1)[0][0] if counted else None
         for cell_run, results in group:
             if len(results) > 1:
-                often = sorted(results, key=lambda each: -each[1])[:4]
+                often = sorted(results, key=lambda result_and_times: -result_and_times[1])[:4]
                 shown = "\n".join(
                     f"  {result}" + f" ({plural(times, 'time')})" * (times > 0) for result, times in often
                 )

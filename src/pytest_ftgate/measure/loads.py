@@ -6,7 +6,7 @@ import contextlib
 import linecache
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, variance
@@ -61,19 +61,19 @@ def read(folder: Path, main: int, left_calls: Sequence[int], values_of: Callable
     for path in sorted(folder.iterdir()):
         if path.name.count(".") == 2:  # else half written
             kind, number, pid = path.name.split(".")
-            found = msgspec.convert(values_of(path.read_bytes()), _Written)
+            file = msgspec.convert(values_of(path.read_bytes()), _Written)
             if kind == LEFT:
-                left[int(number)].append(found)
+                left[int(number)].append(file)
             elif len(held[pid]) < MOST_FILES:
-                held[pid].append(found)
+                held[pid].append(file)
     # 1. Bytes by line: of each process the mean, summed over them.
     held_bytes, variances = defaultdict[Line, float](float), defaultdict[Line, float](float)
-    for every in held.values():
-        each_of = [each.bytes_of for each in every]
-        for line in {line for each in each_of for line in each}:
-            seen = [each.get(line, 0) for each in each_of]
-            held_bytes[line] += fmean(seen)
-            variances[line] += variance(seen) / len(seen) if len(seen) > 1 else 0.0
+    for files in held.values():
+        by_line = [file.bytes_of for file in files]
+        for line in set().union(*by_line):
+            sizes = [of_lines.get(line, 0) for of_lines in by_line]
+            held_bytes[line] += fmean(sizes)
+            variances[line] += variance(sizes) / len(sizes) if len(sizes) > 1 else 0.0
     # 2. What a call leaves behind, between the first barrier and the last.
     slopes: dict[Line, float] = {}
     calls = sum(left_calls[1:])
@@ -82,8 +82,8 @@ def read(folder: Path, main: int, left_calls: Sequence[int], values_of: Callable
         first, last = (_summed(left[number]) for number in (min(left), max(left)))
         slopes = {line: (last.get(line, 0) - first.get(line, 0)) / calls for line in first | last}
     # 3. Modules of all processes; imports of those that are workers, else of the one there is.
-    modules = {name for every in held.values() for each in every for name in each.modules}
-    workers = [every[-1] for pid, every in held.items() if pid != str(main) and every[-1].works]
+    modules = {name for files in held.values() for file in files for name in file.modules}
+    workers = [files[-1] for pid, files in held.items() if pid != str(main) and files[-1].works]
     return Loads(
         lines=tuple(
             Held(
@@ -97,23 +97,22 @@ def read(folder: Path, main: int, left_calls: Sequence[int], values_of: Callable
             for file, line in dict.fromkeys([*held_bytes, *slopes])
         ),
         modules=tuple(sorted(modules)),
-        imports=_imports(workers or [every[-1] for every in held.values()]),
+        imports=_imports(workers or [files[-1] for files in held.values()]),
     )
 
 
-def _summed(written: Iterable[_Written]) -> dict[Line, int]:
-    found = defaultdict[Line, int](int)
-    for each in written:
-        for line, size in each.bytes_of.items():
-            found[line] += size
-    return found
+def _summed(files: Iterable[_Written]) -> dict[Line, int]:
+    sizes = Counter[Line]()
+    for file in files:
+        sizes.update(file.bytes_of)
+    return sizes
 
 
 def _imports(workers: Sequence[_Written]) -> tuple[Import, ...]:
     """Of each module the means over the workers that import it."""
-    found = []
-    for name in dict.fromkeys(name for each in workers for name in each.imports):
-        seen = [each.imports[name] for each in workers if name in each.imports]
-        own_ns, all_ns = (round(fmean(each)) for each in list(zip(*seen, strict=True))[:2])
-        found.append(Import(name=name, own_ns=own_ns, all_ns=all_ns, importer=seen[0][2]))
-    return tuple(found)
+    imports = []
+    for name in dict.fromkeys(name for worker in workers for name in worker.imports):
+        seen = [worker.imports[name] for worker in workers if name in worker.imports]
+        own, whole, importers = zip(*seen, strict=True)
+        imports.append(Import(name=name, own_ns=round(fmean(own)), all_ns=round(fmean(whole)), importer=importers[0]))
+    return tuple(imports)

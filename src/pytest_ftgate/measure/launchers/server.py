@@ -144,8 +144,8 @@ class ServerProcess:
     def strangers(self) -> str:
         """Who else listens on its port; empty when nobody does, or the system does not say."""
         with contextlib.suppress(psutil.Error, OSError):
-            listening = (each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN)
-            others = {each.pid for each in listening if each.laddr[1] == self.port and each.pid is not None}
+            sockets = (each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN)
+            others = {socket.pid for socket in sockets if socket.laddr[1] == self.port and socket.pid is not None}
             for find in (self._tree, self._marked):
                 others -= {process.pid for process in find()} if others else set()
             return f"process {min(others)} listens on {self.port} too" if others else ""

@@ -11,31 +11,21 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.values import Struct, grouped
-from ...model.sample import LockHolder, LockSite, WaitsFor
+from ...model.sample import LockSite, WaitsFor
 from ...model.spec import Cell
 from ...runner.locks.sites import BROKEN, WAITS
 from ..marshalled import BrokenMessage, unmarshalled
 
 
-class SiteRecord(Struct, frozen=True, kw_only=True):
-    """One site as one process and interpreter wrote it; times in ns, `histogram` maps a bucket to waits in it.
+class SiteRecord(LockSite, frozen=True, kw_only=True):
+    """One site as one process and interpreter wrote it.
 
     `file` is empty where another process made the lock; `key` is then what both know it by. `acquired` is 0 where
     acquisitions were not counted.
     """
 
-    file: str
-    line: int
-    kind: str
-    waits_for: WaitsFor
-    name: str = ""
     key: str = ""
-    contended: int = 0
-    total_ns: int = 0
-    max_ns: int = 0
     acquired: int = 0
-    histogram: dict[int, int] = msgspec.field(default_factory=dict)
-    holders: tuple[LockHolder, ...] = ()
 
 
 _Place = tuple[str, int, str, WaitsFor, str]
