@@ -170,7 +170,8 @@ class Judge:
             if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
                 own |= EVERYTHING if sample.reference is None else IN_PAIRS
             if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
-                for metric in {*self._gating(values.cell)} - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
+                gates = {*gating(self.policy.metrics, self.spec, values.cell)} - {Metric.SCALING, Metric.TAIL}
+                for metric in gates - reading.comparisons.keys():
                     own |= self._kinds(metric, reading.basis)
             # 2. What is open and may be decided by more launches: contracts, and metrics. Once one has regressed, which
             # fails the cell whatever the others are, those that probably have too: they are to be accepted together.
@@ -235,18 +236,16 @@ class Judge:
             return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(values, basis))
         if all(each.contract for each in found):
             return decide.worst_of(found, replace(basis, basis="", why=_why_none(values, basis)))
-        # A tail that is stored and was not judged.
-        if basis.basis == "stored" and basis.entry is not None and Metric.TAIL in self.policy.metrics:
-            tails = comparisons.with_stored(values, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
-            if tails is not None and not tails.new:
-                few = f"the budget allows fewer than {metrics.LEAST_TAIL_ITERATIONS} iterations per launch"
-                basis = replace(basis, why=_joined(basis.why, f"the tail was not judged: {few}"))
+        tail = reading.comparisons.get(Metric.TAIL)
+        if basis.basis == "stored" and tail is not None and not tail.new:
+            few = f"the budget allows fewer than {metrics.LEAST_TAIL_ITERATIONS} iterations per launch"
+            basis = replace(basis, why="; ".join(filter(None, (basis.why, f"the tail was not judged: {few}"))))
         return decide.worst_of(found, basis)
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _reading(self, values: Values) -> Reading:
-        basis, names = self.compared_with(values), self._gating(values.cell)
+        basis, names = self.compared_with(values), gating(self.policy.metrics, self.spec, values.cell)
         entry, found = basis.entry, dict[str, Comparison]()
         if values.sample.reference is not None:
             found = comparisons.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
@@ -277,9 +276,6 @@ class Judge:
         levels = self.policy.alpha, self.policy.beta, self.rounds
         held = (each for each in self.contracts if contracts.concerns(each, values.cell, values.test.cells))
         return found + [contract_judge.judged(each, values, *levels, final=final) for each in held]
-
-    def _gating(self, cell: Cell) -> tuple[str, ...]:
-        return gating(self.policy.metrics, self.spec, cell)
 
     def _refused(self, metric: str, reading: Reading) -> MetricVerdict | None:
         """The verdict on a metric whose probe slowed the workload too much; None if it did not."""
@@ -409,7 +405,3 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     judged = (contract_grammar.parse(each.text) for each in spec.contracts)
     bearing = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gates) if compared else 0) + len(bearing)
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
