@@ -48,7 +48,8 @@ def without_secrets(text: str) -> str:
 
 
 def _secrets() -> Iterator[str]:
-    return (value for name, value in os.environ.items() if len(value) >= SHORTEST and _NAME.fullmatch(name))
+    named = (os.environ[name] for name in os.environ if _NAME.fullmatch(name))  # a look at a value decodes it
+    return (value for value in named if len(value) >= SHORTEST)
 
 
 @lru_cache(maxsize=4096)
