@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts/steps.py [--only GLOB ...] [--source CHECKOUT] [--bars]
 
-Each case is a run of the product on a fresh project with a workload of `commits.py`: four or sixteen cells, recorded,
+Each case is a run of the product on a fresh project whose body computes for some ms: four or sixteen cells, recorded,
 compared with a commit that differs in a comment, or measured for `ftgate decide`, which compares nothing. A thread
 looks at the stack of the controller every 4 ms. A look counts for the innermost function that belongs to a step, with
 all the time since the look before it. The table shows seconds. Below it are the gaps: the spans of 20 ms and more that
@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +33,11 @@ CASES = {
     "pairs": ("--ftgate-against=HEAD~1", "-oftgate_unchanged=measure"),
     "decide": (),
 }
-SIXTEEN = 'threads, processes=["fork", "spawn"], interpreters, workers=[1, 2]'
+CELLS = {
+    4: ('threads, processes=["fork"]', [2]),
+    16: ('threads, processes=["fork", "spawn"], interpreters', [1, 2]),
+}
+ROUNDS = 60_000
 LAUNCHERS = "measure/launchers/"
 KINDS = {"cold": "warm-up", "checked cold": "warm-up", "warmup": "warm-up", "check": "comparing results"}
 CALLS = {"start": "starting", "ready": "importing", "close": "ending", "finish": "ending", "kill": "ending"}
@@ -123,10 +126,11 @@ def measured(case: str, source: Path) -> list[tuple[str, float]]:
     import commits
 
     what, cells = case.split()
-    workload = commits.by_name()["four unchanged cells"]()
-    if cells == "16":
-        test = workload.test.replace('threads, processes=["fork"], workers=2', SIXTEEN)
-        workload = replace(workload, test=test.replace("import ftgate,", "import ftgate, interpreters,"))
+    work = [commits.CPU.format(rounds=ROUNDS, comment=comment) for comment in ("", commits.COMMENT)]
+    executors, workers = CELLS[int(cells)]
+    test = commits.TEST.format(executors=executors, workers=workers, pythons=["3.14", "3.14t"])
+    test = test.replace("import ftgate,", "import ftgate, interpreters,")
+    workload = commits.Workload(name=case, change=0.0, test=test, before=work[0], after=work[1])
     with tempfile.TemporaryDirectory(prefix="ftgate-steps-") as name:
         root, looks = commits.committed(Path(name), workload), Path(name) / "looks.json"
         words = [
@@ -153,7 +157,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, default=page.ROOT, metavar="CHECKOUT")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    names = [f"{what} {cells}" for what in CASES for cells in (4, 16)]
+    names = [f"{what} {cells}" for what in CASES for cells in CELLS]
     cases = [name for name in names if any(fnmatchcase(name, each) for each in options.only or ["*"])]
     found = {case: measured(case, options.source) for case in cases}
     totals = {case: Counter[str]() for case in cases}

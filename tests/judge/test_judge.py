@@ -26,7 +26,7 @@ from pytest_ftgate.judge.judge import (
 )
 from pytest_ftgate.judge.values import TestValues, Values, figure_of
 from pytest_ftgate.kit.values import Interval, Metric, Threshold
-from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, WorkloadError
+from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Barrier, Launch, LockWaits, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report.reasons import of_cell, of_metric
@@ -217,6 +217,26 @@ class TestNeeds:
             assert need(old, compared_with=nothing) == [NOTHING]
             contract = declared("wall < 1 s", executors=("threads",))
             assert need(young, compared_with=nothing, spec=contract) == [NOTHING], "figures of the rounds there are"
+
+    def test_what_would_change_no_figure_is_not_repeated(self) -> None:
+        """Without a comparison: locks that nobody waits for, growth after three launches, memory that is steady."""
+
+        def repeated(rounds: int, *, at_rest: float = 1.015, share: float = 0.0, **policy: Any) -> set[str]:
+            alone = measured(rounds=rounds, noise=1e-4, locks=0)
+            rests = Barrier(ops=2, point=held(0, round(20 * MIB * at_rest)).memory[0])
+            memory = [msgspec.structs.replace(each, barriers=(rests,)) for each in alone.of("memory")]
+            unwaited = [msgspec.structs.replace(each, locks=LockWaits(work_ns=1, ops=1)) for each in alone.of("memory")]
+            locks = [probed(order, share) for order in range(rounds)] if share else unwaited
+            shown = alone.with_launches("memory", memory).with_launches("growth", memory).with_launches("locks", locks)
+            (found,) = need(shown, compared_with=nothing, policy=msgspec.structs.replace(POLICY, **policy))
+            return set(found & {"memory", "growth", "locks"})
+
+        nothing = ComparedWith(why="nothing is stored for it")
+        assert repeated(1) == repeated(2) == {"memory", "growth"}
+        assert repeated(3) == set()
+        assert repeated(3, at_rest=1.025) == repeated(4, at_rest=0.975) == {"memory"}
+        assert repeated(3, share=0.2) == {"locks"}
+        assert repeated(3, metrics=(Metric.WALL, "gil_wait")) == {"memory"}, "its samples are of the same launches"
 
     def test_an_entry_of_something_else_is_nothing_to_compare(self) -> None:
         pooled = entry(msgspec.structs.replace(measured(control=True), reuse="pool"))

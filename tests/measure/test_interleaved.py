@@ -43,6 +43,7 @@ from pytest_ftgate.measure.launch import LAUNCHES, CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.memory_round import (
     BARE_HOLDS,
     BARRIERS,
+    DEAR,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
     memory_cost_ns,
@@ -320,6 +321,10 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
         assert cost is not None
         assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
     assert len(sample.of("empty")) == 1
+    launcher.watched = steady(DEAR)
+    (sample,) = measured(launcher, "threads", limits=Allowance(launches=BARE_HOLDS, iterations=1))
+    cheap = [launch.sampling_cost is not None for launch in sample.of("memory")]
+    assert cheap == [True, False, False], "one launch shows that it costs little"
     launcher.watched = steady(0.0)  # no operation ended while it was sampled
     (sample,) = measured(launcher, "threads", limits=Allowance(launches=1, iterations=1))
     assert sample.of("memory")[0].sampling_cost is None
@@ -747,9 +752,16 @@ def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None
 def test_what_memory_launches_will_take_is_what_they_take() -> None:
     launcher = FakeLauncher()
     measurement = run_of(launcher, group_of("threads", targets=("3.14t",)))
-    assert measurement.step()
-    took_ns = sum(event.ended_ns - event.began_ns for event in launcher.of(BARRIER, HOLD, side="own"))
-    assert memory_cost_ns(measurement, measurement.cell_runs[0], 20 * MS) == pytest.approx(took_ns)
+    (cell_run,) = measurement.cell_runs
+    took_ns = 0
+    for _ in range(2):  # the second is held for less, and not unsampled
+        will_ns = memory_cost_ns(measurement, cell_run, 20 * MS)
+        assert measurement.step()
+        before_ns, took_ns = (
+            took_ns,
+            sum(each.ended_ns - each.began_ns for each in launcher.of(BARRIER, HOLD, side="own")),
+        )
+        assert took_ns - before_ns == pytest.approx(will_ns)
 
 
 @pytest.mark.parametrize(
@@ -1307,6 +1319,7 @@ def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     limits = Allowance(iterations=4, at_most=40, budget_s=10.0)
     run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits)
     run.step()
+    run.step()  # the first has launches that are made once
     left = run.plan.rounds_wanted
     launcher.clock.ns += 10**12
     run.step()

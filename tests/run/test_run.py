@@ -32,7 +32,7 @@ from pytest_ftgate.declare import plan
 from pytest_ftgate.features.shards import part as shards
 from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
-from pytest_ftgate.judge.judge import Judge
+from pytest_ftgate.judge.judge import FIGURES, Judge
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.kit.values import Metric, Threshold
@@ -83,7 +83,8 @@ def test_an_update_records_what_is_new_with_few_launches(project: Project) -> No
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     (recording,) = entry.recordings
-    assert (recording.seed, len(recording.by_order("wall")), len(recording.by_order("uss"))) == (11, LAUNCHES, LAUNCHES)
+    numbers = len(recording.by_order("wall")), len(recording.by_order("uss"))
+    assert (recording.seed, *numbers) == (11, LAUNCHES, FIGURES), "its memory is steady"
     first, test, then = outcome.report.updates
     assert first == "2 recorded in baselines/: git add baselines"
     assert test.startswith(f"recorded {TEST}: 2 cells, wall ")

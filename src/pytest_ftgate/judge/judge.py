@@ -32,12 +32,14 @@ from ..model.verdict import (
 )
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
+from . import comparisons, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction, readers
 from .values import Side, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
+FIGURES = 3
+"""Launches that show growth, and memory where it is steady, if nothing is compared."""
 ALONG_ROUNDS = 8
 """Beside a metric that has regressed others are measured for up to so many rounds, or twice as many as that took."""
 HOPELESS_ROUNDS = 3
@@ -168,7 +170,7 @@ class Judge:
             own, sample, rounds = needs[values.cell.nodeid], values.sample, values.rounds
             # 1. Figures, where nothing is compared; values that have not come yet.
             if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
-                own |= EVERYTHING if sample.reference is None else IN_PAIRS
+                own |= (EVERYTHING if sample.reference is None else IN_PAIRS) - self._shown(sample)
             if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
                 gates = {*gating(self.policy.metrics, self.spec, values.cell)} - {Metric.SCALING, Metric.TAIL}
                 for metric in gates - reading.comparisons.keys():
@@ -192,6 +194,20 @@ class Judge:
                     if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
                         needs[one.nodeid].add("time")
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
+
+    def _shown(self, sample: Sample) -> frozenset[Need]:
+        """The kinds of launches of a cell without a comparison that would add nothing to its figures."""
+        found: set[Need] = set()
+        if readers.waits_for_nothing(sample):
+            found.add("locks")
+        if len(sample.of("growth")) >= FIGURES:
+            found.add("growth")
+        launches, sampled = sample.of("memory"), (metrics.row(name) for name in self.policy.metrics)
+        waits = any(row.need == "memory" and row.unit != "size" for row in sampled)
+        # Launches of unchanged code are expected to differ by more.
+        if len(launches) >= FIGURES and not waits and readers.varies(launches) <= metrics.row(Metric.USS).spread:
+            found.add("memory")
+        return frozenset(found)
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 

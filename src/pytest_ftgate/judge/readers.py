@@ -253,6 +253,16 @@ def steady(launches: Sequence[Launch], figure_of: Callable[[Footprint], int | No
     return _middle(map(_later, launches), figure_of)
 
 
+def varies(launches: Sequence[Launch]) -> float:
+    """How far all looks at the memory of launches lie apart, at work and at barriers, as a part of the least of them.
+
+    Infinite if a launch lacks either.
+    """
+    every = [[point.steadiest_bytes for point in points] for each in launches for points in (each.memory, _later(each))]
+    known = [size for sizes in every for size in sizes if size]
+    return max(known) / min(known) - 1 if known and all(map(any, every)) else math.inf
+
+
 def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:
     """Bytes that an iteration leaves behind: the slope over barriers of the written USS above an empty workload's.
 
@@ -334,6 +344,12 @@ def acquires(sample: Sample) -> bool:
     """Whether any lock launch saw an acquisition: without one nothing waits, and nothing slows that is of the probe."""
     sites = (site for locks in _lock_waits(sample).values() for site in locks.sites)
     return any(site.contended or site.acquisitions != 0 for site in sites)  # None: they were not counted
+
+
+def waits_for_nothing(sample: Sample) -> bool:
+    """Whether the lock launches, of which there is one, saw no wait."""
+    launches = _lock_waits(sample).values()
+    return bool(launches) and not any(site.contended for locks in launches for site in locks.sites)
 
 
 def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:

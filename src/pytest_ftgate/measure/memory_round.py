@@ -17,20 +17,24 @@ from .cell_run import LONG_NS, CellRun, EmptyKey, RunningLaunch
 from .group import Measurement
 from .round_plan import LEAST_LAUNCHES, OutOfTime
 
-HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
-"""How long workers are held at least; in a paired comparison long enough for what is judged."""
+HOLD_S, SHORT_HOLD_S = 0.25, 0.1
+"""How long workers are held at least; in a paired comparison long enough for what is judged, and so where a launch has
+shown that longer says no more."""
+STEADY, LEAST_SAMPLES = 0.005, 3
+"""So many samples of a hold that differ by less than this part are enough, if no thread waits."""
 MOST_HOLDS = 4
 """A side of a pair that is slower is held so many times as long at most."""
 BARRIERS = 3, 2, 1
 """Samples at barriers in a memory launch: as many of them as take a part of a round; the first is its warm-up."""
 GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
-GROWTHS, GROWTH_SHARE = 5, 0.2
+GROWTHS, GROWTH_SHARE = 3, 0.2
 """Launches that decide growth, and the part of the time that they may take."""
 GROWTH_S = 0.5
 """Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS = 3
-"""Memory launches of a cell that are also held unsampled."""
+BARE_HOLDS, DEAR = 3, 1.05
+"""Memory launches of a cell that are also held unsampled if the first of them shows that sampling costs more than this:
+it takes three to refuse a figure for its cost."""
 
 
 def measure_memory(measurement: Measurement) -> None:
@@ -95,7 +99,8 @@ def _frees_at_once(cell_run: CellRun) -> bool:
 def memory_cost_ns(measurement: Measurement, cell_run: CellRun, wall_ns: float) -> float:
     """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
     window_ns = measurement.plan.window_ns
-    held_ns = (2 if _informs(cell_run) else 1) * max(_hold_ns(cell_run, window_ns), wall_ns)
+    holds = 2 if _informs(cell_run) and _cost_is_due(cell_run) else 1
+    held_ns = holds * max(_hold_ns(cell_run, window_ns), wall_ns)
     if not cell_run.probed:
         return held_ns
     count = _barrier_count(measurement, cell_run)
@@ -145,7 +150,7 @@ def _hold(measurement: Measurement, pair: CellRun, grows: bool, launch: RunningL
         for _ in measurement.in_time(range(plan.warmups)):
             handle.iteration(WARMUP, 1, plan.window_ns)
     # 2. Held at work: in some launches also unsampled, which shows what sampling costs.
-    both = _informs(cell_run) and launch.order < BARE_HOLDS and measurement.spares(hold_ns + wall_ns, 0.1)
+    both = _informs(cell_run) and _cost_is_due(cell_run) and measurement.spares(hold_ns + wall_ns, 0.1)
     ways = measurement.shuffled([True, False]) if both else [True]
     # What one call of the body takes in every worker; 1 ms before the first launch.
     share = _share_of_hold(pair, cell_run)
@@ -173,6 +178,14 @@ def _hold(measurement: Measurement, pair: CellRun, grows: bool, launch: RunningL
     measurement.sample_conditions()
 
 
+def _cost_is_due(cell_run: CellRun) -> bool:
+    """Whether a launch shows what sampling costs: the first one does."""
+    costs = [launch.sampling_cost for launch in cell_run.of("memory")]
+    if not costs or len(costs) >= BARE_HOLDS:
+        return not costs
+    return all(cost and cost.watched_ns[0] > DEAR * cost.bare_ns[0] for cost in costs)
+
+
 def _finish(launch: RunningLaunch) -> None:
     record = launch.finish("memory", **launch.sampled)
     launches = launch.cell_run.all_launches
@@ -191,7 +204,18 @@ def _barrier_count(measurement: Measurement, cell_run: CellRun) -> int:
 
 def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
     """How long its workers are held at least: all that happens in a window can be sampled."""
-    return max(round((PAIRED_HOLD_S if cell_run.paired else HOLD_S) * 1e9), window_ns)
+    short = cell_run.paired or _is_settled(cell_run)
+    return max(round((SHORT_HOLD_S if short else HOLD_S) * 1e9), window_ns)
+
+
+def _is_settled(cell_run: CellRun) -> bool:
+    """Whether its memory did not vary while it was held, and none of its threads waited: shares of waits need looks."""
+    for launch in cell_run.of("memory")[-1:]:
+        known = [point.steadiest_bytes for point in launch.memory]
+        sizes, waits = [each for each in known if each], launch.waits
+        waited = waits is not None and (waits.gil_s or waits.futex_s or waits.process_s)
+        return len(sizes) >= LEAST_SAMPLES and max(sizes) <= (1 + STEADY) * min(sizes) and not waited
+    return False
 
 
 # ---- launches that have barriers alone
