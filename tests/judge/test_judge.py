@@ -228,7 +228,9 @@ class TestNeeds:
             unwaited = [msgspec.structs.replace(each, locks=LockWaits(work_ns=1, ops=1)) for each in alone.of("memory")]
             locks = [probed(order, share) for order in range(rounds)] if share else unwaited
             shown = alone.with_launches("memory", memory).with_launches("growth", memory).with_launches("locks", locks)
-            (found,) = need(shown, compared_with=nothing, policy=msgspec.structs.replace(POLICY, **policy))
+            judge = judge_of(shown, compared_with=nothing, policy=msgspec.structs.replace(POLICY, **policy))
+            (found,) = judge.needs([shown]).values()
+            assert judge.needs_of_figures([shown]) == {shown.cell.nodeid: found}
             return set(found & {"memory", "growth", "locks"})
 
         nothing = ComparedWith(why="nothing is stored for it")

@@ -1306,6 +1306,16 @@ def test_a_round_that_ends_before_the_lock_probe_has_an_iteration_counts_for_not
     assert seen == {1, 2}
 
 
+def test_a_recording_leaves_out_the_launches_that_no_figure_needs() -> None:
+    """The number of rounds stays."""
+    run = measurement_of(FakeLauncher(), group_of("threads"), limits=Allowance(launches=3, iterations=2))
+    run.figures_rule = lambda samples: {each.cell.nodeid: EVERYTHING - {"locks", "memory"} for each in samples}
+    while run.step():
+        pass
+    (sample,) = run.samples()
+    assert [len(sample.of(role)) for role in ("time", "control", "locks", "memory")] == [3, 3, 1, 1]
+
+
 def test_a_control_workload_is_cut_with_its_cell() -> None:
     launcher = FakeLauncher(wall_ns=steady(PACE))
     limits = Allowance(launches=9, iterations=4, budget_s=30.0)

@@ -195,6 +195,11 @@ class Judge:
                         needs[one.nodeid].add("time")
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
+    def needs_of_figures(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
+        """As `needs`, where no cell is compared: the kinds of launches that may still change a figure."""
+        every = ((each, EVERYTHING if each.reference is None else IN_PAIRS) for each in samples)
+        return {each.cell.nodeid: kinds - self._shown(each) for each, kinds in every}
+
     def _shown(self, sample: Sample) -> frozenset[Need]:
         """The kinds of launches of a cell without a comparison that would add nothing to its figures."""
         found: set[Need] = set()

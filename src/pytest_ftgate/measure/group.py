@@ -29,7 +29,8 @@ StoppingRule: TypeAlias = Callable[[Sequence[Sample]], Mapping[str, frozenset[Ne
 class Measurement:
     """The cells of one test: `rounds.measure_round` measures one round of them, `samples` are the launches so far.
 
-    Without a stopping rule the variance alone decides how many rounds there are, all with every kind of launch.
+    Without a stopping rule the variance alone decides how many rounds there are, with every kind of launch unless the
+    figures' rule leaves one out.
     """
 
     cell_runs: Sequence[CellRun]
@@ -40,6 +41,8 @@ class Measurement:
     spent: Spent
     monitor: ConditionsMonitor | None = None
     stopping_rule: StoppingRule | None = None
+    figures_rule: StoppingRule | None = None
+    """Without a stopping rule: which kinds of launches a figure still needs. The number of rounds is not its own."""
     needed: int = 0
     """The rounds that decide about a cell: where the time is too short for so many of all, cells take turns. 0: they do
     not."""

@@ -56,8 +56,8 @@ def measure_round(measurement: Measurement) -> bool:
         _run_references(measurement)
     measurement.calibrate()
     # 3. What is still undecided is measured in the next round, of the cells whose turn it is.
-    if measurement.stopping_rule is not None:
-        needs = measurement.stopping_rule(measurement.samples_so_far())
+    if (rule := measurement.stopping_rule or measurement.figures_rule) is not None:
+        needs = rule(measurement.samples_so_far())
         for cell_run in cell_runs:
             cell_run.require(needs.get(cell_run.cell.nodeid, frozenset()))
         measurement.share = _launches_of(cell_runs) / launches

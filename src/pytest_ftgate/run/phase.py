@@ -131,6 +131,7 @@ class Phase:
             listener=run.listener,
             monitor=monitor,
             stopping_rule=self._needs if judged else None,
+            figures_rule=None if judged else judge.needs_of_figures,
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             empty=run.empty,
             capacity=run.capacity,
