@@ -358,7 +358,7 @@ class Checks(Project):
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
     def check(self, unchanged: str = "skip") -> Settled:
-        run = self.session(self.launcher, self.group, against="main", others={"unchanged": unchanged})
+        run = self.session(self.launcher, self.group, against="main", unchanged=unchanged)
         run.launcher = self.launcher
         return UnchangedCells(run).check(self.group, self.group.cells, self.sides)
 
@@ -514,7 +514,7 @@ def test_a_check_that_fails_by_itself_is_said_once(
         raise error
 
     monkeypatch.setattr(SideFiles, "differing_packages", mistaken)
-    cells = UnchangedCells(checks.session(checks.launcher, checks.group, against="main", others={"unchanged": "skip"}))
+    cells = UnchangedCells(checks.session(checks.launcher, checks.group, against="main", unchanged="skip"))
     first, second = (cells.check(checks.group, checks.group.cells, checks.sides) for _ in range(2))
     assert re.fullmatch(
         rf"whether it changed could not be checked: {re.escape(reason)}, in test_unchanged\.py:\d+", first.why

@@ -455,5 +455,5 @@ def measurement_of(
     )
 
 
-CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), others={"unchanged": "measure"})
+CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=()).replaced(unchanged="measure")
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -202,8 +201,7 @@ class Project:
         """A run that has collected these groups; `changed` are its options."""
         self.count += 1
         self.listener = Watcher()
-        others = changed.pop("others", {}) | {"until": until}
-        config = dataclasses.replace(CONFIG, others=CONFIG.others | others, **changed)
+        config = CONFIG.replaced(until=until, **changed)
         made = Run(config, self.root, f"run-{self.count}", self.listener, launcher, clock=launcher.clock)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))

@@ -10,9 +10,8 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, dataclass_transform
 
 from ..kit.errors import FtgateError
 from ..kit.plugins import features
@@ -238,9 +237,19 @@ DEFAULT_METRICS = ("wall", "tail", "start", "uss", "growth", "lock_wait")
 """Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """One row: `parse` turns a text into the value and raises ValueError with what it takes."""
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class _Keywords:
+    """Has its keyword arguments as attributes: every pytest run makes these classes, and a dataclass takes 3 ms."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+
+class Option(_Keywords):
+    """One row: `parse` turns a text into the value and raises ValueError with what it takes.
+
+    As an attribute of a class it is the default of that attribute, whose name it gets.
+    """
 
     name: str = ""
     help: str
@@ -275,8 +284,13 @@ class Option:
 
     def of(self, options: Options) -> Any:
         """Its value in a run."""
-        own = self.name in options.__dataclass_fields__
-        return getattr(options, self.name) if own else options.others.get(self.name, self.default)
+        return vars(options).get(self.name, self.default)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        vars(self).update(name=name)
+
+    def __get__(self, options: Options | None, owner: type) -> Any:
+        return self if options is None else self.default
 
     @property
     def cli(self) -> str:
@@ -297,15 +311,14 @@ def option(name: str, default: Any, parse: Callable[[str], Any], text: str, **co
 
 
 def row(default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Any:
-    """An attribute of `Options` with its row, which gets the name of the attribute."""
-    return field(default=default, metadata={"row": option("", default, parse, text, **columns)})
+    """An attribute of `Options` with its row."""
+    return option("", default, parse, text, **columns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_Keywords):
     """What the command line and the ini say about a run; durations in seconds.
 
-    A new option of the core is a new attribute here; those of features are in `others`.
+    A new option of the core is a new attribute here; that of a feature is read by `Option.of`.
     """
 
     ftgate: bool = row(
@@ -491,8 +504,10 @@ class Options:
     """The options of the command line, which hold before what a decorator declares."""
     rerun: tuple[str, ...] = ()
     """Words of the command line that a rerun of a cell needs."""
-    others: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the rows of features: see `Option.of`."""
+
+    def replaced(self, **changed: Any) -> Options:
+        """The same with other values."""
+        return Options(**(vars(self) | changed))
 
     @property
     def reference(self) -> str:
@@ -504,9 +519,7 @@ class Options:
         return getattr(self, name) if declared is None or name in self.before_declared else declared
 
 
-OPTIONS: tuple[Option, ...] = tuple(
-    replace(each.metadata["row"], name=each.name) for each in fields(Options) if "row" in each.metadata
-)
+OPTIONS = tuple(each for each in vars(Options).values() if isinstance(each, Option))
 """The rows of the core."""
 
 
@@ -534,14 +547,11 @@ def read(cli: Mapping[str, Any], ini: Mapping[str, Any], rows: Iterable[Option])
                 layer[option.name] = _parsed(option, raw, place)
                 if option.name != "limit":  # each field of a threshold has its own precedence
                     break
-    values = {**project, **given}
-    own = {option.name: values.pop(option.name) for option in OPTIONS if option.name in values}
     return Options(
-        **own,
+        **{**project, **given},
         thresholds=tuple(given.get("limit", ())),
         ini_thresholds=tuple(project.get("limit", ())),
         before_declared=frozenset(given),
-        others=values,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import faulthandler
 import os
 import secrets
@@ -61,7 +60,7 @@ class Gate:
         self.progress = _progress(config)
         baselines = options.baselines or default_folder(config.rootpath)
         self.run = Run(
-            dataclasses.replace(options, seed=self.seed, baselines=baselines, rerun=given(config)),
+            options.replaced(seed=self.seed, baselines=baselines, rerun=given(config)),
             config.rootpath,
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",
             self.progress,
@@ -91,7 +90,7 @@ class Gate:
         """What features say below the report."""
         self.shown = False
         if distributes(config):
-            config.pluginmanager.register(XdistController(self))
+            config.pluginmanager.register(XdistController(self.hear))
         try:  # both sides of a comparison, before any worker or test starts
             self.run.check_out()
         except FtgateError as error:
@@ -100,6 +99,10 @@ class Gate:
             self.progress.clear()
         self.run.hooks.ftgate_collect(config=config, options=self.run.config)
         self.run.hooks.ftgate_configure(gate=self)
+
+    def hear(self, collected: list[str], planned: list[str]) -> None:
+        """The node ids of the cells that workers of pytest-xdist have collected, for this process to measure."""
+        self.collected, self.planned = collected, planned
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> Generator[None]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import pytest
 
 from ..kit.text import first_of, plural
 from .collection import CELL, cells_of
-
-if TYPE_CHECKING:
-    from .gate import Gate
 
 CHANNEL = "ftgate"
 """What a worker gets from the controller, to tell it of its cells."""
@@ -53,10 +50,13 @@ class XdistWorker:
 class XdistController:
     """In the controller: hears of the cells, and measures them when the workers have ended."""
 
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.others = 0
-        """The tests that the workers run."""
+    def __init__(self, tell: Callable[[list[str], list[str]], None]) -> None:
+        """`tell` is called with the node ids of all cells, and of those that were not deselected."""
+        self.tell = tell
+        self.collected: list[str] = []
+        self.planned: list[str] = []
+        self.others = self.cells = 0
+        """The tests that the workers run, and the cells that this process measures."""
         self.errors = 0
         self.lost: list[str] = []
 
@@ -69,8 +69,10 @@ class XdistController:
 
     def _hear(self, told: tuple[list[str], list[str], list[str]]) -> None:
         """In a thread of execnet's: all cells, those that were not deselected, and what features have found."""
-        self.gate.collected, self.gate.planned, of_features = told
-        found(self.gate.config).update(of_features)
+        self.collected, self.planned, of_features = told
+        self.cells = len(self.planned)
+        found(self.session.config).update(of_features)
+        self.tell(self.collected, self.planned)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
@@ -83,7 +85,7 @@ class XdistController:
 
     def pytest_runtest_logstart(self) -> None:
         """The progress is that of the whole run; pytest-xdist counts what the workers run."""
-        self.session.testscollected = self.others + len(self.gate.planned)
+        self.session.testscollected = self.others + self.cells
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self.session = session
@@ -123,7 +125,7 @@ class XdistController:
     def _collect(self) -> None:
         """Collect the files with cells: quietly, since what the workers have said of the collection holds."""
         session, option = self.session, self.session.config.option
-        files = dict.fromkeys(session.config.rootpath / each.partition("::")[0] for each in self.gate.collected)
+        files = dict.fromkeys(session.config.rootpath / each.partition("::")[0] for each in self.collected)
         # Outside of the rootdir a node id has no file, and in an argument brackets begin parameters: then everything is
         # collected again.
         nameable = all(path.is_file() and "[" not in str(path) for path in files)
@@ -133,12 +135,13 @@ class XdistController:
             session.perform_collect([*map(str, files)] if nameable else None)
         finally:
             option.verbose = verbosity
-        session.testscollected = self.others + len(session.items)
+        self.cells = len(session.items)
+        session.testscollected = self.others + self.cells
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """Of these files, what the workers have collected: their arguments may have named single tests."""
-        report, known = (yield), {*self.gate.collected}
+        report, known = (yield), {*self.collected}
         report.result = [each for each in report.result if not isinstance(each, pytest.Item) or each.nodeid in known]
         return report
 
@@ -146,7 +149,7 @@ class XdistController:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Take what the workers' plugins have left of all tests; those of this process have nothing to choose from."""
         cells = cells_of(items)
-        self.lost = [nodeid for nodeid in self.gate.planned if nodeid not in cells]
-        items[:] = chosen = [cells[nodeid] for nodeid in self.gate.planned if nodeid in cells]
+        self.lost = [nodeid for nodeid in self.planned if nodeid not in cells]
+        items[:] = chosen = [cells[nodeid] for nodeid in self.planned if nodeid in cells]
         yield
         items[:] = chosen
