@@ -613,8 +613,8 @@ def test_samples_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured
     starts = len(launcher.handles)
     assert running.row(FORK).row.sample is not None
     assert len(launcher.handles) == starts
-    assert running.rows.all().keys() == {THREADS, FORK}
-    assert running.rows.all()[THREADS].row == row
+    assert running.rows.by_nodeid.keys() == {THREADS, FORK}
+    assert running.rows.by_nodeid[THREADS].row == row
 
 
 def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1151,7 +1151,7 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(project: Project)
     running = project.session(launcher, quick, slow, against="main", time=500.0)
     with pytest.raises(KeyboardInterrupt):
         running.row(quick.cells[0].nodeid)
-    assert {nodeid: placed.row.in_part for nodeid, placed in running.rows.all().items()} == {
+    assert {nodeid: placed.row.in_part for nodeid, placed in running.rows.by_nodeid.items()} == {
         quick.cells[0].nodeid: False,
         slow.cells[0].nodeid: True,
     }

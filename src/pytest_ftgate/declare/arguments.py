@@ -335,7 +335,7 @@ class Reader:
         return self._each_once(found)
 
     def _named(self, tokens: Sequence[Any], executors: Sequence[Executor], place: str) -> None:
-        """Check that what a decorator of the test is for are executors that it names."""
+        """Check that the executors of a decorator are executors of the test."""
 
         def fail(text: str) -> NoReturn:
             self.fail(f"{place}: {text}")
@@ -498,7 +498,7 @@ class Reader:
 
 
 def check_token(token: Any, kinds: Sequence[str], fail: Callable[[str], NoReturn]) -> None:
-    """Refuse what is no executor, is called, or has other start methods than there are."""
+    """Refuse a token that is no executor, is called, or has an unknown start method."""
     if not isinstance(token, ExecutorToken) or (isinstance(token, CommandToken) and "command" not in kinds):
         fail(f"{shown(token)} is not an executor; use {listed(kinds)} from pytest_ftgate")
     if isinstance(token, CalledToken):
@@ -520,7 +520,7 @@ def check_token(token: Any, kinds: Sequence[str], fail: Callable[[str], NoReturn
 def named(
     tokens: Sequence[Any], executors: Sequence[Executor], kinds: Sequence[str], fail: Callable[[str], NoReturn]
 ) -> list[Executor]:
-    """The executors of a test that these stand for; refuses what stands for none.
+    """The executors of a test that these tokens stand for; a token without one is an error.
 
     One without a start method or name stands for all executors of its kind.
     """
@@ -542,7 +542,7 @@ def shown(value: Any) -> str:
 
 
 def kinds(value: Any) -> str:
-    """A value; of several what they are and not what they hold, which may be secret: `{'A': str, 'B': NoneType}`."""
+    """A value; of a dict or list only the types, because its values may be secret: `{'A': str, 'B': NoneType}`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name!r}: {type(each).__name__}" for name, each in value.items()) + "}"
     return f"[{', '.join(type(each).__name__ for each in value)}]" if isinstance(value, (list, tuple)) else repr(value)

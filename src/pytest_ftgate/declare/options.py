@@ -1,6 +1,6 @@
 """One table of options: each row is a command-line option, an ini key, and a typed attribute.
 
-Every pytest run imports this module, so what only a given value needs is imported when one is read.
+Every pytest run imports this module. What only some values need is imported when such a value is read.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def truth(text: str) -> bool:
 
 
 def some(what: str) -> Callable[[str], str]:
-    """Takes any text but an empty one as it is."""
+    """Takes any text that is not empty."""
 
     def not_empty(text: str) -> str:
         if not text.strip():
@@ -167,7 +167,7 @@ FAILING = (
     "skipped",
     UNDECIDED_RUN,
 )
-"""What may fail a run, as it is written: decisions that fail a test, outcomes of such, and UNDECIDED_RUN."""
+"""The words of `--ftgate-fail-on`: decisions, outcomes of decisions, BEYOND and UNDECIDED_RUN."""
 
 
 def decision(text: str) -> Decision | str:
@@ -234,7 +234,7 @@ def target(text: str) -> str:
 
 
 DEFAULT_METRICS = ("wall", "tail", "start", "uss", "growth", "lock_wait")
-"""Those of `judge.metrics.GATING`, which the help of every pytest run is not to import."""
+"""The same as `judge.metrics.GATING`, which every pytest run would import for the help."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -255,15 +255,15 @@ class Option(_Keywords):
     help: str
     parse: Callable[[str], Any]
     default: Any
-    """The value where nothing is said."""
+    """The value if the option is not given."""
     ini: IniType
     metavar: str = ""
     many: bool = False
-    """It may be given several times; of any other option the last value holds."""
+    """It may be given several times; for any other option the last value counts."""
     flag: bool = False
     """Without a value on the command line."""
     none: bool = False
-    """An empty value of the command line or the ini means none. Of any other option it is an error, or says nothing."""
+    """An empty value means none. For any other option it is an error, or in the ini not a value."""
     lines: str = ""
     """The characters that separate several values in one text."""
     commas: bool = False
@@ -272,13 +272,13 @@ class Option(_Keywords):
     """The value of an option that is written without one."""
 
     ini_only: bool = False
-    """It is set rarely: the command line has it by `-o` only."""
+    """It is set rarely, so the command line sets it only by `-o`."""
     measures: bool = False
     """It makes a run measure."""
     plain: bool = False
     """A run that measures nothing uses it too."""
     of_a_cell: bool = True
-    """It may change what is measured of a cell: a rerun of one cell needs it."""
+    """It may change the figures of a cell, so the command that reruns one cell needs it."""
     shard_own: bool = False
     """The parts of a run may differ in it."""
 
@@ -533,7 +533,7 @@ def read(cli: Mapping[str, Any], ini: Mapping[str, Any], rows: Iterable[Option])
     """The options: command line > ini > default; what is not in `rows` has its default.
 
     `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. An empty ini
-    key counts as not given: what CI fills in from a setting that is missing must not open the gate. Raises FtgateError.
+    key counts as not given, because CI may fill it from a missing setting. Raises FtgateError.
     """
     given, project = layers = dict[str, Any](), dict[str, Any]()
     for option in rows:
@@ -556,14 +556,14 @@ def read(cli: Mapping[str, Any], ini: Mapping[str, Any], rows: Iterable[Option])
 
 
 def _is_empty(option: Option, raw: Any) -> bool:
-    """Whether an ini key holds nothing but what separates values."""
+    """Whether an ini key holds only blanks and separators."""
     texts = raw if isinstance(raw, (list, tuple)) else [raw]
     nothing = rf"[\s{option.lines}{',' * option.commas}]*"
     return all(re.fullmatch(nothing, str(text)) for text in texts)
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:
-    """The value of what was said: a text, or several where pytest or a file has split it. Raises FtgateError."""
+    """The value of a text, or of several if pytest or a file has split it. Raises FtgateError."""
     if isinstance(raw, bool):
         return raw
     given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]

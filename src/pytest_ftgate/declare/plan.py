@@ -60,9 +60,6 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
     return tuple(Group(key=group_key(cells), spec=spec, cells=cells) for spec, cells in groups)
 
 
-# Cells of a test that belong together.
-
-
 def one_per_target(cells: Sequence[Cell]) -> list[Cell]:
     """The first cell of each target."""
     return list({cell.target.spec: cell for cell in reversed(cells)}.values())

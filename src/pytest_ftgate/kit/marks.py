@@ -46,6 +46,7 @@ class Owner(NamedTuple):
     number: int
 
     @classmethod
+    @functools.lru_cache(maxsize=8)  # `carries` asks it for each process of the machine
     def of(cls, text: str) -> Owner | None:
         """The owner that the first mark in a text names."""
         match = _PATTERN.search(text)

@@ -38,12 +38,12 @@ def cpu_s(pid: int) -> float:
     A child's time moves from the last part to the second when it is waited for, so differences stay true. The time of a
     process that nobody waits for, such as one that is killed together with its parent, is lost.
     """
-    used_s = 0.0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for member in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):  # it may end at any moment
-                used_s += sum(member.cpu_times()[:4])  # user and system, its own and those of children that have ended
+    used_s, pids = 0.0, [pid]
+    for member in pids:  # it grows meanwhile
+        pids += children(member)
+        with contextlib.suppress(psutil.Error):  # it may end at any moment
+            # User and system time, its own and that of children that have ended.
+            used_s += sum(psutil.Process(member).cpu_times()[:4])
     return used_s
 
 

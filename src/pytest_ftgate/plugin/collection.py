@@ -109,7 +109,7 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
 
 
 AT_A_RATE = "latency_p50"
-"""What gates at a constant rate: the rate itself stays the same until the server cannot keep it."""
+"""The metric that gates at a constant rate, because the rate stays the same until the server cannot keep it."""
 
 
 def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def complete(item: pytest.Function) -> None:
 
 
 def _failing(text: str) -> Callable[..., None]:
-    """In place of a test that has no cell: an error of collection would cost all tests of the run."""
+    """Replaces a test that cannot have a cell: an error of collection would end the run for all tests."""
 
     def refused(**_: object) -> None:
         pytest.fail(plain(text), pytrace=False)

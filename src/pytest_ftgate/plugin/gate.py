@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from ..declare import plan
-from ..declare.options import BEYOND, UNDECIDED_RUN, Options
+from ..declare.options import BEYOND, UNDECIDED_RUN
 from ..judge import decide, limits
 from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
@@ -55,7 +55,12 @@ class Gate:
         options = options_of(config)
         with usage_errors():
             limits.check(cli=options.thresholds, ini=options.ini_thresholds)
-        self.failing = failing_of(options)
+        self.failing = {
+            Decision.ERROR,
+            *options.fail_on,
+            *(each for each in Decision if each.outcome in options.fail_on),
+        }
+        """The decisions that fail a test, and perhaps BEYOND."""
         self.seed = secrets.randbits(32) if options.seed < 0 else options.seed
         self.progress = _progress(config)
         baselines = options.baselines or default_folder(config.rootpath)
@@ -266,7 +271,7 @@ class Gate:
         # 1. Why rows are missing; of cells that were not asked for, what was measured is taken.
         planned = self.planned
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
-        kept = self.run.rows.all()
+        kept = self.run.rows.by_nodeid
         self.rows |= {nodeid: kept[nodeid] for nodeid in unasked if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "")
@@ -303,7 +308,7 @@ class Gate:
             report,
             partial=partial,
             command=privacy.public(command(self.config, self.seed)),
-            failing=self.failed(),
+            failing=frozenset(row.cell.nodeid for row in report.rows if self._failed(row) or _is_strict(row.verdict)),
             undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
         )
         if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
@@ -315,11 +320,6 @@ class Gate:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         lines = self.run.hooks.ftgate_finish(run=self.run, config=self.config, report=self.report)
         self.lines = [line for each in lines for line in each]
-
-    def failed(self) -> frozenset[str]:
-        """The node ids of the cells that fail the run."""
-        rows = (placed.row for placed in self.rows.values())
-        return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
         """The row, or the row without what was accepted, if it fails its test."""
@@ -365,12 +365,6 @@ class Gate:
 PLACED_ROW = pytest.StashKey[PlacedRow]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
-
-
-def failing_of(options: Options) -> set[str]:
-    """The decisions that fail a test, and perhaps BEYOND."""
-    outcomes = [each for each in Decision if each.outcome in options.fail_on]
-    return {Decision.ERROR, *outcomes, *options.fail_on}
 
 
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:

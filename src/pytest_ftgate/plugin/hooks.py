@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from .collection import import_needed
 
         import_needed(config.rootpath)
-    check_values(config)
+    check_values(config, measuring=measuring)
     is_worker = hasattr(config, "workerinput")  # of pytest-xdist
     if measuring and (config.option.collectonly or is_worker):
         features("run").hook.ftgate_collect(config=config, options=options_of(config))

@@ -74,7 +74,7 @@ def measures(config: pytest.Config) -> bool:
 
 
 @usage_errors()
-def check_values(config: pytest.Config) -> None:
+def check_values(config: pytest.Config, *, measuring: bool) -> None:
     """Raise pytest.UsageError for options that together, or without a measurement, cannot mean what they say."""
     given = options_of(config)
     # `--ftgate-update tests/` means an update and a folder.
@@ -91,7 +91,6 @@ def check_values(config: pytest.Config) -> None:
     words = {str(word).partition("=")[0] for word in config.invocation_params.args}
     idle = (option for option in options.table() if not (option.measures or option.plain))
     said = [option.cli for option in idle if option.cli in words]
-    measuring = any(option.of(given) for option in options.table() if option.measures)
     if said and not measuring and not config.option.collectonly:
         raise FtgateError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
     if given.update and given.against:

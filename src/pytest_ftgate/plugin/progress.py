@@ -96,7 +96,7 @@ class Progress:
         It is in the round of this number, from 1 on, or in none (0), `of` so many if that is known (else 0). `left_s`
         is what the group may still take in s.
         """
-        doing = without_secrets(f"{phase} {label}".rstrip())
+        doing = f"{phase} {label}".rstrip()
         doing += (f", round {number}" if number else "") + (f" of {of}" if of else "")
         self._measured = number > 1
         if self._step != doing:
@@ -172,7 +172,8 @@ class Progress:
         left_s = self._most_s(at)
         left = "" if left_s is None else f", at most {_whole(left_s)} left" if left_s > 0 else ", the time is over"
         elapsed = f"{_whole(at - self._started)}{left}"
-        doing, title = (" ".join(plain(text).split()) for text in (doing, self._title))
+        # Here, because most events are not drawn.
+        doing, title = (" ".join(plain(text).split()) for text in (without_secrets(doing), self._title))
         if self._mode == "plain":
             self._new_line()
             self._write(f"{where}{title}{': ' if title else ''}{_first(doing)}; {elapsed}\n")

@@ -27,9 +27,9 @@ from .sides.checkout import Checkout
 from .sides.references import shown_path
 
 OWN_S, ONE_S = 40.0, 15.0
-"""How long the cells of a test are explained, and one cause: beside the time of the test, in that of the run."""
+"""The limits for the explanations of a test, and for one cause; they count towards the time of the run only."""
 MORE_PAIRS = 2
-"""Of a cell whose functions one pair of profile launches did not show: so many more at the end, while there is time."""
+"""Pairs of profile launches that follow if the first one did not show the functions, while time remains."""
 METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": Metric.START}
 """The metric whose change is what was added, if it is not what failed."""
 ADDED: dict[CauseOf, str] = {
@@ -38,7 +38,7 @@ ADDED: dict[CauseOf, str] = {
     "memory": "the added memory",
     "growth": "the growth",
 }
-"""Of what a cause may not be known, in the order in which causes are said."""
+"""The words for a cause that is not known, in the order in which causes are shown."""
 T = TypeVar("T")
 _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)?")
 

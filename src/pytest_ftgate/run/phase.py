@@ -23,7 +23,7 @@ from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
 from ..measure.round_plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..measure.rounds import measure_round
-from ..model.report import Conditions, Row, Shortfall
+from ..model.report import Row, Shortfall
 from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
 from ..model.verdict import Verdict
@@ -34,8 +34,8 @@ from .sides.checkout import Checkout
 from .targets import target_of
 
 LAUNCHES = 5
-"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
-launches of either do not show (`benchmarks/verdicts/stored.py`)."""
+"""The launches of a cell if no decision needs more. More do not make a recording better, because recordings differ by
+more than their launches do (`benchmarks/verdicts/stored.py`)."""
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""
@@ -77,7 +77,6 @@ class Phase:
 
     # At its end:
     values: TestValues = dataclasses.field(init=False)
-    conditions: Conditions = dataclasses.field(init=False)
 
     def begin(self, run: Shared, group: Group, monitor: ConditionsMonitor) -> None:
         """Prepare the targets of all sides, and plan the rounds. Raises FtgateError."""
@@ -198,10 +197,10 @@ STEPS_S = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 9
 """Times to recommend; beyond them whole hours."""
 
 
-def shortfall(phase: Phase, test_s: float, time: RunTime, tests: float | None) -> Shortfall | None:
+def shortfall(phase: Phase, time: RunTime, tests: float | None) -> Shortfall | None:
     """What the time lacks; None if a decision is possible, or none is left to be made.
 
-    `test_s` is that of the test; `tests` share what is left of the run's, if that has a limit.
+    So many `tests` share what is left of the time of the run, if that has a limit.
     """
     if not (phase.needed and phase.measurement.undecided):
         return None
@@ -210,7 +209,7 @@ def shortfall(phase: Phase, test_s: float, time: RunTime, tests: float | None) -
         return None
     budget = phase.measurement.plan
     wanted_s = (MARGIN if rounds else UNSEEN * MARGIN) * needed_s
-    option, given_s = "--ftgate-test-time", test_s
+    option, given_s = "--ftgate-test-time", phase.budget_s
     if tests is not None and time.budget_s is not None and budget.limits.budget_s < phase.budget_s:
         option, given_s = "--ftgate-time", time.budget_s
         wanted_s = time.spent_s + tests * max(0.0, wanted_s - budget.spent_s)
@@ -224,7 +223,7 @@ def shortfall(phase: Phase, test_s: float, time: RunTime, tests: float | None) -
     )
 
 
-def left_open(phase: Phase, verdict: Verdict, test_s: float, time: RunTime) -> Shortfall | None:
+def left_open(phase: Phase, verdict: Verdict, time: RunTime) -> Shortfall | None:
     """What the time lacked to decide a cell that had rounds enough for others; None where more time is not known to
     decide it.
     """
@@ -236,7 +235,7 @@ def left_open(phase: Phase, verdict: Verdict, test_s: float, time: RunTime) -> S
     needed = most.launches + (most.more or 0)
     if needed > phase.judge.rounds:
         return None
-    option, given_s = "--ftgate-test-time", test_s
+    option, given_s = "--ftgate-test-time", phase.budget_s
     if time.budget_s is not None and time.over:
         option, given_s = "--ftgate-time", time.budget_s
     return Shortfall(

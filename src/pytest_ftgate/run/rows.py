@@ -20,37 +20,16 @@ from .privacy import redacted
 
 
 class RowStore:
-    """The rows of a run as they are recorded: those of the tests that have ended, and of others what was measured."""
+    """The rows of a run as they are recorded, by node id, whether they were asked for or not."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._ended: dict[str, dict[str, PlacedRow]] = {}
-        """By the key of a test, by node id."""
-        self._in_part: dict[str, PlacedRow] = {}
+        self.by_nodeid: dict[str, PlacedRow] = {}
         self._spool: IO[bytes] | None = None
 
-    def has(self, group: Group) -> bool:
-        """Whether a test has ended."""
-        return group.key in self._ended
-
-    def of(self, group: Group) -> dict[str, PlacedRow]:
-        """By node id: the rows of a test that has ended."""
-        return self._ended[group.key]
-
-    def add(self, group: Group, rows: Iterable[PlacedRow]) -> None:
-        """Keep the rows of a test that has ended."""
-        self._ended[group.key] = _by_nodeid(redacted(rows, self.keep))
-
-    def add_part(self, rows: Iterable[PlacedRow]) -> None:
-        """Keep what was measured of a test that does not end."""
-        self._in_part |= _by_nodeid(redacted(rows, self.keep))
-
-    def all(self) -> dict[str, PlacedRow]:
-        """By node id: the rows of this run, whether they were asked for or not."""
-        found = dict(self._in_part)
-        for rows in self._ended.values():
-            found |= rows
-        return found
+    def add(self, rows: Iterable[PlacedRow]) -> None:
+        """Keep rows without what must not leave the machine, their samples packed."""
+        self.by_nodeid |= {placed.row.cell.nodeid: placed for placed in redacted(rows, self.keep)}
 
     def keep(self, data: bytes) -> Callable[[], bytes]:
         """Keep what a sample holds: in a file without a name, in memory where there is no room."""
@@ -72,16 +51,12 @@ class RowStore:
         return self._spool.read(count)
 
 
-def _by_nodeid(rows: Iterable[PlacedRow]) -> dict[str, PlacedRow]:
-    return {each.row.cell.nodeid: each for each in rows}
-
-
 def positions_of(plan: Plan) -> dict[str, int]:
     """By node id: the place of each cell in the report."""
     return {cell.nodeid: place for place, cell in enumerate(cell for group in plan for cell in group.cells)}
 
 
-def placed_row(position: int, group: Group, row: Row, note: str = "") -> PlacedRow:
+def placed_row(position: int, group: Group, row: Row, note: str) -> PlacedRow:
     """A row with its place in the report, and a note on how its test was measured."""
     # What the ratios of a test refer to: its first executor, of servers on the first target.
     label = group.spec.executors[0].label

@@ -57,6 +57,8 @@ class Run(Shared):
         self._launcher = launcher
         self._prepared = False
         self.rows = RowStore(self.folder)
+        self._ended: set[str] = set()
+        """The keys of the tests that have ended."""
         self._announced = ""
         self._no_commit = ""
 
@@ -134,10 +136,10 @@ class Run(Shared):
         Raises FtgateError, and OSError if a file cannot be written.
         """
         group, _ = self._cells[nodeid]
-        if not self.rows.has(group):
+        if group.key not in self._ended:
             with self.folder.locked("measuring"):  # another run in this folder waits
                 self.measure(group)
-        return self.rows.of(group)[nodeid]
+        return self.rows.by_nodeid[nodeid]
 
     def measure(self, asked: Group) -> None:
         """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
@@ -146,7 +148,7 @@ class Run(Shared):
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.time is None else self.plan
-        waiting = [group for group in groups if not self.rows.has(group)]
+        waiting = [group for group in groups if group.key not in self._ended]
         trials: list[Trial] = []
         try:
             with self.guarded():
@@ -173,12 +175,13 @@ class Run(Shared):
                     # 4. Keep the rows of the tests that have ended.
                     for trial in trials:
                         if not trial.open:
-                            self.rows.add(trial.group, self._placed(trial.group, trial.rows(), trial.note))
+                            self.rows.add(self._placed(trial, trial.rows()))
+                            self._ended.add(trial.group.key)
                     trials = [trial for trial in trials if trial.open]
         except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended
             for trial in trials:
                 with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                    self.rows.add_part(self._placed(trial.group, trial.rows_in_part(), trial.note))
+                    self.rows.add(self._placed(trial, trial.rows_in_part()))
             raise
 
     def planned(self) -> list[str]:
@@ -231,9 +234,9 @@ class Run(Shared):
                 raise
             trial.fail(error)
 
-    def _placed(self, group: Group, rows: Iterable[Row], note: str = "") -> list[PlacedRow]:
+    def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[PlacedRow]:
         """Rows of a test with their places in the report."""
-        return [placed_row(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
+        return [placed_row(self._cells[row.cell.nodeid][1], trial.group, row, trial.note) for row in rows]
 
     def _prepare(self) -> None:
         """What all trials share."""

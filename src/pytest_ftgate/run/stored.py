@@ -48,10 +48,6 @@ class StoredBaselines:
             took_s += [entries[key].recordings[-1].took_s for _, key in newest]
         return max(took_s)
 
-    def holds(self, cell: Cell) -> bool:
-        """Whether anything readable is stored of a cell, of whatever machine or build."""
-        return bool(self._entries(cell))
-
     def compared_with(self, group: Group, cell: Cell) -> tuple[ComparedWith, Newest | None]:
         """What is stored of a cell: its figures of this machine and build, if there are some, and its newest recording,
         whichever machine made it.
@@ -90,7 +86,7 @@ class StoredBaselines:
         """
         config = self.config
         return sum(
-            hypotheses(group.spec, names, cell, group.cells, bool(config.reference) or self.holds(cell))
+            hypotheses(group.spec, names, cell, group.cells, bool(config.reference or self._entries(cell)))
             for group in plan
             for names in [(*config.metrics, *group.spec.gated)]
             for cell in group.cells

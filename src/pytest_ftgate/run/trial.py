@@ -140,7 +140,7 @@ class Trial:
             self.explainer.follow(phase)
         # 2. What the time lacks, which is said of what is undecided at the end: an early forecast may prove wrong.
         tests = left_s / share_s if share_s and left_s else None
-        self.shortfall = shortfall(phase, self.run.config.test_time, self.run.time, tests)
+        self.shortfall = shortfall(phase, self.run.time, tests)
         if not more:
             self.close()
 
@@ -161,7 +161,7 @@ class Trial:
             return
         self.open, phase = False, self.phase
         measurement = phase.measurement
-        phase.conditions = self.conditions = self.monitor.observe()
+        self.conditions = self.monitor.observe()
         if phase.instead is not None:
             self.by_nodeid |= {row.cell.nodeid: row for row in phase.instead.rows()}
             return
@@ -252,7 +252,7 @@ class Trial:
         if row.sample is not None:
             lacking = self.shortfall if verdict.decision.wants_time else None
             if lacking is None and verdict.decision.wants_time and self.phase and not self.open:
-                lacking = left_open(self.phase, verdict, self.run.config.test_time, self.run.time)
+                lacking = left_open(self.phase, verdict, self.run.time)
             row = replace(row, conditions=self.conditions, shortfall=lacking)
         # 2. By features: what commits accept, and what the test is known to fail.
         line, options = self.group.spec.source.line, self.run.config.rerun
