@@ -44,7 +44,7 @@ import rates
 import series
 from asv.commands.compare import _is_result_better  # type: ignore[import-not-found]
 from asv_runner.statistics import compute_stats  # type: ignore[import-not-found]
-from commits import BURN, GIT, output, rounds_per_s
+from commits import BURN, GIT, ended, output, rounds_per_s
 from launches import executable
 from pyperf._compare import CompareData, CompareResult  # type: ignore[import-not-found]
 from pytest_benchmark.stats import Stats  # type: ignore[import-not-found]
@@ -306,7 +306,7 @@ def of_project(root: Path, only: str) -> Iterator[list[str]]:
     asv: Words = (sys.executable, "-m", "asv")
     output([*gate, "-oftgate_launches=1", "test_gate.py::test_0"], root)
     if fnmatchcase("asv", only):
-        output([*asv, "setup"], root)
+        ended([*asv, "setup"], root)  # it exits with 1, and prints what it has made
         output([*asv, "machine", "--yes"], root)
     compared = ("--benchmark-compare", "--benchmark-compare-fail=mean:5%")
     files = [root.parent / f"{side}.json" for side in ("before", "after")]

@@ -11,7 +11,6 @@ import fcntl
 import itertools
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -150,7 +149,7 @@ class NotFetched(AgainstError):
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """The two sides. It can be encoded: the processes of one run share it."""
+    """The two sides."""
 
     reference: Checkout
     changed: Checkout
@@ -480,12 +479,14 @@ _used: dict[Path, int] = {}
 
 def _worktree_for(commit: str, worktrees: Path) -> Path:
     """The worktree of a commit; else the last that was used and is free, for what is installed of it serves again; else
-    a new one. All names have one length.
+    a new one. Names have one length, and a new clone has the same: in CI the cache keeps environments alone.
     """
     stamps = sorted(worktrees.glob("*.whole"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
     of_commit = (each for each in stamps if each.read_text() == commit)
     free = (each for each in stamps if _is_free(each))
-    return next(of_commit, next(free, worktrees / f"{secrets.token_hex(6)}.whole")).with_suffix("")
+    numbered = (worktrees / f"{number:03}.whole" for number in itertools.count(1))
+    new = (each for each in numbered if each not in stamps)
+    return next(itertools.chain(of_commit, free, new)).with_suffix("")
 
 
 def _is_free(stamp: Path) -> bool:
