@@ -26,7 +26,7 @@ ROUNDS = 8
 def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: Any) -> Candidate:
     """A cell whose launches all have these values, apart by 1 %; `figures` are those without launches."""
     shown: Figures = values.pop("figures", Figures())
-    fields = {name: values.pop(name) for name in ("setting", "windows", "reuse") if name in values}
+    fields = {name: values.pop(name) for name in ("setting", "windows") if name in values}
 
     def source(name: str) -> Mapping[int, float]:
         value = values.get(name)
@@ -42,7 +42,6 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
         setting=fields.get("setting", ""),
         windows=fields.get("windows", True),
         work=1,
-        reuse=fields.get("reuse", "fresh"),
         figures=shown,
         source=source,
         own_metrics=tuple(name for name in values if "." in name),
@@ -60,7 +59,7 @@ def test_a_ratio_of_other_rounds_than_the_times_says_so() -> None:
     """The second cell was measured on, while the machine was twice as slow."""
     quick, late = candidate("threads", wall=100.0), candidate("fork", wall=130.0)
     known = {order: 130.0 * (1 if order < ROUNDS else 2) for order in range(2 * ROUNDS)}
-    late = dataclasses.replace(late, source=lambda name: known if name == "wall" else {}, _known={})
+    late = dataclasses.replace(late, source=lambda name: known if name == "wall" else {}, ratios={})
     (choice,) = advised(quick, late).choices
     first, other = choice.time.ranked
     assert not first.of_both
@@ -136,7 +135,7 @@ def test_a_program_is_a_limit_and_no_candidate() -> None:
 @pytest.mark.parametrize(("launches", "shown"), [(1, False), (2, False), (3, True)])
 def test_fewer_than_three_launches_show_no_interval_and_are_told_apart(launches: int, shown: bool) -> None:
     def few(side: Candidate) -> Candidate:
-        return dataclasses.replace(side, source=lambda name: dict([*side.source(name).items()][:launches]), _known={})
+        return dataclasses.replace(side, source=lambda name: dict([*side.source(name).items()][:launches]), ratios={})
 
     advice = advised(few(candidate("threads", wall=100.0)), few(candidate("fork", wall=200.0)))
     (time,) = (each.text for each in said(advice).sentences if each.topic == "time")

@@ -16,7 +16,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..kit.values import Interval
-from .estimators import gini_deviation, median
+from .estimators import gini_deviation, gini_deviations, median, medians
 from .intervals import FEWEST
 
 # numpy is imported where it is used: the metric table reads this wing, and declaring a test must stay light.
@@ -37,26 +37,25 @@ FARTHEST = 3 * CLIP
 """Nor does it lie farther from the others for their common factor: a stall in one pair hides nothing that they show."""
 
 
-def deviations(shifts: Sequence[float], errors: Sequence[float], spread: float) -> Floats:
+def deviations(shifts: Sequence[float] | Sequence[Sequence[float]], errors: Sequence[float], spread: float) -> Floats:
     """The standard deviation of each pair, in the unit of the shifts; blind to where the shifts lie.
 
-    `shifts` are those of pairs (log-ratios or differences), `errors` the standard error of each within its launches
-    (empty: none is known). The variance of a pair, spread^2 + error^2, is multiplied by a factor that pools 1, with a
-    weight of PRIOR_FREEDOM, with the factor that the pairs show around their median (by Gini's mean difference), as
-    Smyth (2004), "Linear models and empirical Bayes methods", moderates variances. Raises ValueError for a spread that
-    is not positive.
+    `shifts` are those of pairs (log-ratios or differences), or rows of such, each judged by itself; `errors` the
+    standard error of each within its launches (empty: none is known). The variance of a pair, spread^2 + error^2, is
+    multiplied by a factor that pools 1, with a weight of PRIOR_FREEDOM, with the factor that the pairs show around
+    their median (by Gini's mean difference), as Smyth (2004), "Linear models and empirical Bayes methods", moderates
+    variances. Raises ValueError for a spread that is not positive.
     """
     import numpy as np
 
     if not spread > 0:
         raise ValueError(f"a spread of {spread} is not positive")
     values = np.asarray(shifts, dtype=np.float64)
-    expected = np.hypot(spread, errors) if len(errors) else np.full(len(values), spread)
-    freedom = max(0, len(values) - 1)
-    residuals = np.clip((values - median(values)) / expected, -FARTHEST, FARTHEST)
-    observed = gini_deviation(residuals) ** 2 if freedom else 0.0
-    factor = (PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom)
-    scaled: Floats = expected * math.sqrt(factor)
+    expected = np.hypot(spread, errors) if len(errors) else np.full(values.shape, spread)
+    freedom = max(0, values.shape[-1] - 1)
+    residuals = np.clip((values - medians(values)[..., None]) / expected, -FARTHEST, FARTHEST)
+    observed = gini_deviations(residuals)[..., None] ** 2 if freedom else 0.0
+    scaled: Floats = expected * np.sqrt((PRIOR_FREEDOM + freedom * observed) / (PRIOR_FREEDOM + freedom))
     return scaled
 
 

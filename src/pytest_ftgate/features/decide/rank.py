@@ -22,7 +22,6 @@ from ...kit.text import COMMIT_DIGITS, split_nodeid
 from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row, Weights
 from ...model.sample import ByRound
-from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated
 from ...stats.intervals import FEWEST
@@ -187,12 +186,11 @@ class Candidate:
     """Whether its iterations are windows of a fixed length."""
     work: int
     """How much more an iteration does than with one worker."""
-    reuse: Reuse
     figures: Figures
     source: Callable[[str], ByRound]
     own_metrics: tuple[str, ...]
     """Those that the workload or its load measured."""
-    _known: dict[tuple[str, int], Estimate | None] = field(default_factory=dict)
+    ratios: dict[tuple[str, int], Estimate | None] = field(default_factory=dict)
     """By metric: its value (0), and its ratio to another candidate, by the identity of the latter."""
 
     @property
@@ -210,14 +208,9 @@ class Candidate:
         """What each fact of it begins with."""
         return {"name": self.name, "workers": self.counted, "setting": self.setting}
 
-    @property
-    def keeps(self) -> bool:
-        """Whether its workers start once in a launch; tasks start in each iteration."""
-        return self.reuse == "pool" and not self.executor.startswith("tasks")
-
     def value(self, metric: str) -> Estimate | None:
         """Its value; from its figures where its launches are not known."""
-        if (metric, 0) not in self._known:
+        if (metric, 0) not in self.ratios:
             launches = self.source(metric)
             found = estimate(list(launches.values()), metric)
             shown = None if launches else self.figures.of(metric)
@@ -226,20 +219,20 @@ class Candidate:
                 found = Estimate(math.log(shown.value), math.log(shown.high / shown.low) / 2 if certain else None)
             elif shown:
                 found = Estimate(math.log(shown), None)
-            self._known[metric, 0] = found
-        return self._known[metric, 0]
+            self.ratios[metric, 0] = found
+        return self.ratios[metric, 0]
 
     def over(self, other: Candidate, metric: str) -> Estimate | None:
         """Its value over another's: by rounds where both were interleaved."""
-        if (metric, id(other)) not in self._known:
+        if (metric, id(other)) not in self.ratios:
             here, there = self.source(metric), other.source(metric)
             common = sorted(here.keys() & there.keys()) if self.place == other.place else []
             if common and all(here[order] > 0 and there[order] > 0 for order in common):
                 found = estimate([here[order] / there[order] for order in common], metric)
             else:
                 found = product((self.value(metric), 1), (other.value(metric), -1))
-            self._known[metric, id(other)] = found
-        return self._known[metric, id(other)]
+            self.ratios[metric, id(other)] = found
+        return self.ratios[metric, id(other)]
 
 
 def of_row(row: Row, values: Values | None) -> Candidate:
@@ -257,7 +250,6 @@ def of_row(row: Row, values: Values | None) -> Candidate:
         setting=setting,
         windows=windows,
         work=cell.workers if cell.body == "worker" and not windows else 1,
-        reuse="fresh" if sample is None else sample.reuse,
         figures=figures,
         source=(lambda _: {}) if values is None else values.by_order,
         own_metrics=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
@@ -287,7 +279,6 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         setting=setting,
         windows=newest.windows,
         work=newest.workers if newest.body == "worker" and not newest.windows else 1,
-        reuse=newest.reuse,
         figures=Figures(
             cores=figure_of("cores", stored.recordings),
             lock_wait=figure_of(Metric.LOCK_WAIT, stored.recordings),
@@ -345,13 +336,31 @@ def product(*parts: tuple[Estimate | None, float]) -> Estimate | None:
 
 
 def estimate(values: Sequence[float], metric: str) -> Estimate | None:
-    """The mean of logs with an interval that borrows the metric's usual spread; None for none, or one below 0."""
+    """That of the logs of values; None for none, or one that is not above 0."""
     if not values or min(values) <= 0:
         return None
-    logs = [math.log(value) for value in values]
-    deviation = float(moderated.deviations(logs, (), SPREAD_BOUND * metrics.row(metric).spread)[0])
-    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * deviation
-    return Estimate(fmean(logs), half, wide=len(logs) < FEWEST)
+    return estimates([[math.log(value) for value in values]], metric)[0]
+
+
+def estimates(logs: Sequence[Sequence[float]], metric: str) -> list[Estimate]:
+    """The mean of each row, with an interval that borrows the metric's usual spread."""
+    deviations = moderated.deviations(logs, (), SPREAD_BOUND * metrics.row(metric).spread)
+    halves = moderated.half_width(len(logs[0]), INTERVAL_LEVEL) * deviations[:, 0]
+    return [Estimate(fmean(row), half, wide=len(row) < FEWEST) for row, half in zip(logs, halves.tolist(), strict=True)]
+
+
+def compare_interleaved(sides: Sequence[Candidate], metric: str) -> None:
+    """Fill in `over` for all sides that have values of the same rounds: together they take a fraction of the time."""
+    by_rounds = grouped(
+        (tuple(launches), (side, [*launches.values()])) for side in sides if (launches := side.source(metric))
+    )
+    for same in by_rounds.values():
+        positive = [(side, [math.log(value) for value in values]) for side, values in same if min(values) > 0]
+        pairs = list(combinations(positive, 2))
+        ratios = [[a - b for a, b in zip(one, other, strict=True)] for (_, one), (_, other) in pairs]
+        for ((side, _), (other, _)), found in zip(pairs, estimates(ratios, metric) if pairs else (), strict=True):
+            side.ratios[metric, id(other)] = found
+            other.ratios[metric, id(side)] = found._replace(log=-found.log)
 
 
 def wall_log(side: Candidate) -> float:
@@ -455,6 +464,8 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
     time = _ranking(rivals, Metric.WALL)
     fastest = next(side for side in rivals if side.name == time.ranked[0].name)
     criteria = [Metric.WALL, figure] if figure else [Metric.WALL]
+    for name in criteria:
+        compare_interleaved(rivals, name)
 
     # Those that none beats: clearly better in time or memory, and clearly worse in neither.
     beaten = set[int]()
