@@ -1,4 +1,4 @@
-"""What can be left out: each feature is a module or a folder here, which the core knows by its hooks alone.
+"""Features can be left out: each is a module or a folder here, and the core knows it only by its hooks.
 
 To take one out, remove it and its line below.
 """
@@ -31,7 +31,7 @@ FEATURES: Final = {
     "until": "option run",
     "fairness": "metric",
 }
-"""Where each takes part: hooks are called in this order.
+"""The places where each feature takes part. Hooks are called in this order.
 
 `option`: in every run of pytest, which therefore loads it: it is a folder that imports the rest of itself in its hooks.
 `run`: in a measuring run; `command`: in the `ftgate` command; `format`: where a report is written; `metric`: where the

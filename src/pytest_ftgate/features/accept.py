@@ -48,7 +48,7 @@ _AMOUNT: Final = re.compile(r"(.+?)\+(\d+(?:\.\d+)?)(%|[A-Za-z]*)")
 
 
 def trailers(message: str) -> list[str]:
-    """What follows the key, of each line of a commit's message that begins with it; a wrapped one is joined.
+    """The text behind the key on each line of a commit's message that begins with it; wrapped lines are joined.
 
     Any line counts, not only those of git's trailer block: a squash merge puts the messages of a branch one after the
     other, and only the last block would be trailers. What a terminal or a page must not get is left out.
@@ -201,7 +201,7 @@ _DEFAULTS = ("HEAD", "main", "master")
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
-    """What is read of the branch is kept for the whole run."""
+    """Read the branch once for the whole run."""
     run.plugins.register(Acceptances(run))
 
 
@@ -231,7 +231,7 @@ class Acceptances:
         return amended
 
     def since(self, commit: str) -> tuple[Acceptance, ...]:
-        """What the commits after `commit` accept, newest first: of the whole branch if git does not have it.
+        """Acceptances in the commits after `commit`, newest first: of the whole branch if git does not have it.
 
         `commit` is the one that a cell is compared with, "" for none. A trailer that cannot be read accepts nothing.
         """
@@ -350,7 +350,7 @@ def accept(args: argparse.Namespace) -> int:
     """CELLS of a trailer -> its metrics, each with the largest change that is accepted."""
     for cells in dict.fromkeys(pattern for name in args.cells for pattern in _patterns(name, rows)):
         regressed = _regressed(row for row in rows if matches(cells, row.cell.nodeid))
-        # Up to what was seen plus the effect: what becomes worse still is no longer what was accepted.
+        # Accept the change that was seen plus the effect: a larger change is another one.
         accepted[cells] = {
             name: most if most is not None else _rounded_up(name, max(map(_most, regressed[name])))
             for name, most in names.items()
@@ -387,13 +387,13 @@ def accept(args: argparse.Namespace) -> int:
                 "leave --amend out, and an empty commit has the trailer"
             )
     before = repository.commit("HEAD")
-    # --only: what is staged stays staged.
+    # --only: staged changes stay staged.
     done = subprocess.run(["git", "commit", "--quiet", "--only", "--allow-empty", *how], cwd=root)
     after = repository.commit("HEAD")
     if done.returncode or after is None or after == before:
         raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
 
-    # What is accepted from now on, and what still fails.
+    # Say which changes are accepted from now on, and which still fail.
     for each in trailers:
         print(plain(f"commit {said.commit(after)}: {each}"))
     for row in rows:
@@ -409,8 +409,8 @@ def accept(args: argparse.Namespace) -> int:
 
 
 def _patterns(name: str, rows: Iterable[Row]) -> list[str]:
-    """What a trailer says for a CELL: a node id, a test's or a pattern is written as it is given, and a part of a name
-    as what it is a part of. None if the run has no such cell; raises FtgateError where a part fits several tests.
+    """The patterns that a trailer has for a CELL: a node id or a pattern stays as it is, a part of a name becomes the
+    whole name. Empty if the run has no such cell; raises FtgateError if a part fits several tests.
     """
     found = named(name, [row.cell.nodeid for row in rows])
     if any(matches(name, nodeid) for nodeid in found):
@@ -419,7 +419,7 @@ def _patterns(name: str, rows: Iterable[Row]) -> list[str]:
 
 
 def _regressed(rows: Iterable[Row]) -> dict[str, list[MetricVerdict]]:
-    """By metric, what can be accepted of these cells."""
+    """The acceptable verdicts of these cells by metric."""
     return grouped((each.metric, each) for row in rows for each in row.verdict.metrics if each.acceptable)
 
 

@@ -54,7 +54,7 @@ class Diagnosis(Struct, frozen=True):
     machine: Machine
     targets: tuple[TargetState, ...]
     probes: dict[str, bool]
-    """What can be read from outside, of this process and of a child."""
+    """Which figures can be read from outside, of this process and of a child."""
     uv: str | None
     load_1min: float | None
     problems: tuple[Problem, ...]

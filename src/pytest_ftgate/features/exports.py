@@ -13,7 +13,7 @@ from ..report import said
 from ..report.measured import SUFFIX, measured, writable
 
 ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-"""In a label of OpenMetrics."""
+"""Characters that a label of OpenMetrics escapes."""
 OPENMETRICS_UNITS = {
     "time": ("seconds", 1e-9),
     "size": ("bytes", 1.0),

@@ -23,7 +23,7 @@ CELLS = 10
 """Cells of one annotation that have a line."""
 TITLE = 200
 OTHER_PLUGIN = "annotate_errors"
-"""What pytest-github-actions-annotate-failures registers: it annotates each test that fails."""
+"""The name that pytest-github-actions-annotate-failures registers: it annotates each test that fails."""
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""What runs leave in a project: the report of the last one, and the folder of baselines."""
+"""Reads the files that runs leave in a project: the report of the last one, and the folder of baselines."""
 
 from __future__ import annotations
 

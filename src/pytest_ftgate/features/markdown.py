@@ -110,7 +110,7 @@ def _head(report: Report) -> str:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    """What fails or needs attention, in full or in a line a cell; all tests as tables; the run."""
+    """Cells that fail or need attention, in full or in a line each; all tests as tables; the run."""
     undecided = bool(said.undecided(report))  # the head says what the time allowed
     run, against = said.by_test(report.rows), said.against(report)
     for (passes, _), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
@@ -183,7 +183,7 @@ def _label(row: Row) -> str:
 
 
 def _details(run: said.Tests, block: Sequence[Row], against: str, undecided: bool) -> Iterator[str]:
-    """What is beneath the figure of a block: why, other metrics, reasons, the reference, how to repeat it."""
+    """The lines below the figure of a block: causes, other metrics, reasons, the reference, the command to rerun it."""
     row = block[0]
     found, line = said.finding(*block), said.in_one_line(row)
     yield from (f"why: {text(each)}" for each in found.explanation)
@@ -265,7 +265,7 @@ def text(words: str) -> str:
 _LINKED = re.compile(r"@\w|#\d|GH-\d|:/(?=/)|www\.", re.IGNORECASE)
 _MARKUP = re.compile(r"[\\`*_\[\]<|~$&]")
 _BLOCK = re.compile(r"^(\d*)(>|[-+#=.)]+(?=\s|$))")
-"""What would begin a quotation, a heading or a list."""
+"""Begins a quotation, a heading or a list in Markdown."""
 
 
 def code(words: str, *, in_table: bool = False) -> str:

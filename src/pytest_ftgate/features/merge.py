@@ -289,7 +289,7 @@ def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: 
         partial += [f"{name}: {report.partial}"] if report.partial else []
 
     def place(table: Table) -> int:
-        """Of its first cell in the plan."""
+        """The place of its first cell in the plan."""
         return min((place_of[row.cell.nodeid] for row in table.rows), default=len(place_of))
 
     every = reports.values()

@@ -54,14 +54,14 @@ class Watched(Struct, frozen=True):
     worse: float = 1.0
     decision: Decision = Decision.REGRESSED
     words: tuple[str, ...] = ()
-    """Of pytest's command line, by which all is measured."""
+    """Arguments of pytest for each measurement."""
 
 
 class OutOfTimeError(Exception):
     """No time is left for another run."""
 
 
-# ---- what is searched
+# ---- the goal of the search
 
 
 def worst(report: Report, nodeid: str | None = None) -> Row | None:
@@ -72,7 +72,7 @@ def worst(report: Report, nodeid: str | None = None) -> Row | None:
 
 
 def what_to_watch(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched:
-    """How the states between two commits are told apart: by the metric that regressed most, or by the verdict."""
+    """Choose what tells good states from bad ones: the metric that regressed most, or the verdict."""
     judged = [each for each in row.verdict.metrics if each.decision.worse and not each.contract]
     sizes = {each.metric: max(each.ratio.value, 1 / each.ratio.value) for each in judged if each.ratio}
     metric = max(sizes, key=lambda name: sizes[name], default="")
@@ -83,7 +83,7 @@ def what_to_watch(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> W
 
 
 def answer(watched: Watched, report: Report) -> tuple[bool | None, str]:
-    """What a run says of a state: whether it is bad, None where that was not decided, and its figure or reason."""
+    """Whether a run found its state bad, None if it did not decide, and its figure or reason."""
     row = next((row for row in report.rows if row.cell.nodeid == watched.nodeid), None)
     if row is None:
         return None, "not measured"
@@ -111,7 +111,7 @@ class Runs:
         self.root, self.watched, self.until = root, watched, until
 
     def compare(self, reference: str, commit: str) -> tuple[bool | None, str]:
-        """Whether a state is bad, and what its run says. Raises OutOfTimeError, FtgateError."""
+        """Measure a state: whether it is bad, and its figure or reason. Raises OutOfTimeError, FtgateError."""
         watched = self.watched
         lower, upper = (min(watched.worse, LARGE) ** part - 1 for part in (LOWER, UPPER))
         limit = f"{watched.metric}: margin={lower:.2%}, effect={upper:.2%}"
@@ -233,7 +233,7 @@ def _say(line: str) -> None:
 
 @hookimpl
 def ftgate_finish(run: Run, report: Report) -> Iterable[str]:
-    """Where several commits may have made a cell worse: the command that finds the one."""
+    """Name the command that finds the commit if several may have made a cell worse."""
     row = worst(report)
     if row is None or report.partial or ".." in run.config.reference:
         return

@@ -6,15 +6,15 @@ from collections.abc import Container
 from typing import Final
 
 FALSE_ALARM: Final = 0.01
-"""How often a good state is called bad: the default of `ftgate_alpha`."""
+"""The probability that a good state is called bad: the default of `ftgate_alpha`."""
 MISS: Final = 0.04
-"""How often a bad state is called good: the level at which a cell passes."""
+"""The probability that a bad state is called good: the level at which a cell passes."""
 ERROR: Final = 0.01
 """The search ends where what it names is right with a probability of 1 - ERROR."""
 
 
 class Search:
-    """Which of `count` steps is the first after which a state is bad.
+    """Finds the first of `count` steps after which a state is bad.
 
     Each step is as likely at first, and an answer multiplies the probability of each by that of the answer if it is the
     one: probabilistic bisection, Horstein 1963; Waeber, Frazier and Henderson, SIAM J. Control Optim. 51 (2013) 2261.

@@ -1,4 +1,4 @@
-"""What lies between two commits, in steps that can be measured."""
+"""The steps between two commits, each of which can be measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commits(repository: Repository, good: str, bad: str) -> list[Step]:
 
 
 def working_tree(root: Path, folder: Path) -> Step | None:
-    """What is not committed, as a step after HEAD; none where all is."""
+    """Uncommitted changes as a step after HEAD; None without any."""
     repository, worktrees = Repository(root), folder / "worktrees"
     hide_from_git(worktrees)
     with locked(Path(f"{worktrees}.lock")):

@@ -1,4 +1,4 @@
-"""Which executor on which interpreter: what the figures of a test say, from a run or from stored baselines. Pure."""
+"""Ranks executors and interpreters by the figures of a test, from a run or from stored baselines. Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ HAZARDS: Final[Mapping[HazardKind, tuple[str, str]]] = {
     ),
     "failure": ("", "not measured"),
 }
-"""What an error has in it, and what is said of it; the first that matches."""
+"""A pattern of an error, and its name; the first pattern that matches counts."""
 
 
-# ---- what is found, as `ftgate decide --json` has it
+# ---- the advice, as `ftgate decide --json` has it
 
 
 class Ranked(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """What holds for the cells of a test with the same workers and parameters."""
+    """A fact about the cells of a test with the same workers and parameters."""
 
     workers: str = ""
     """The word of the cell's id: `w8`; empty for a server's program, and for what is of several counts."""
@@ -87,7 +87,7 @@ class Choice(Placed, frozen=True, kw_only=True):
     time: Ranking
     memory: Ranking | None
     own: tuple[Ranking, ...] = ()
-    """By the metrics that the workload or its load measured."""
+    """Rankings by the metrics that the workload or its load measured."""
     pareto: tuple[str, ...] = ()
     """The candidates that no other one beats in every criterion."""
     advised: tuple[str, ...] = ()
@@ -95,11 +95,11 @@ class Choice(Placed, frozen=True, kw_only=True):
     limits: tuple[Ranked, ...] = ()
     """Programs, which are no candidates."""
     cores: dict[str, float] = {}
-    """Those that each candidate kept busy."""
+    """The cores that each candidate kept busy."""
 
 
 class Fact(Placed, frozen=True, kw_only=True):
-    """What is known of one candidate."""
+    """A fact about one candidate."""
 
     name: str
 
@@ -111,7 +111,7 @@ class MemoryUse(Fact, frozen=True, kw_only=True):
     """`PSS` or `USS`."""
     total: Interval
     further: Interval | None = None
-    """That of each further worker, where two worker counts or the memory of its processes tell it."""
+    """The memory of each further worker, if two worker counts or the memory of its processes show it."""
     further_of: Literal["", "counts", "processes"] = ""
 
 
@@ -127,7 +127,7 @@ class Contention(Fact, frozen=True, kw_only=True):
     site: str = ""
     """The lock that is waited for longest."""
     imbalance: float | None = None
-    """What the slowest worker takes over the median one."""
+    """The time of the slowest worker over that of the median one."""
 
 
 class ScalingAdvice(Fact, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class ScalingAdvice(Fact, frozen=True, kw_only=True):
 
 
 class Hazard(Struct, frozen=True, kw_only=True):
-    """What went wrong in these cells, of `of` in the test, as the run recorded it."""
+    """An error of these cells, of `of` in the test, as the run recorded it."""
 
     kind: HazardKind
     text: str
@@ -150,7 +150,7 @@ class Hazard(Struct, frozen=True, kw_only=True):
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What the figures of one test say."""
+    """The advice on one test, with its figures."""
 
     test: str
     source: str
@@ -161,7 +161,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     scaling: tuple[ScalingAdvice, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     weights: Weights = ()
-    """What was asked for; none: time and memory weigh alone, and nothing is traded for the other."""
+    """The weights that were asked for; without any, neither time nor memory is traded for the other."""
     unknown: tuple[str, ...] = ()
     """Topics on which nothing was measured."""
     unsupported: dict[str, tuple[str, ...]] = {}
@@ -185,13 +185,13 @@ class Candidate:
     windows: bool
     """Whether its iterations are windows of a fixed length."""
     work: int
-    """How much more an iteration does than with one worker."""
+    """The work of an iteration over that with one worker."""
     figures: Figures
     source: Callable[[str], ByRound]
     own_metrics: tuple[str, ...]
-    """Those that the workload or its load measured."""
+    """Metrics that the workload or its load measured."""
     ratios: dict[tuple[str, int], Estimate | None] = field(default_factory=dict)
-    """By metric: its value (0), and its ratio to another candidate, by the identity of the latter."""
+    """Its value by (metric, 0), and its ratio to another candidate by (metric, id of that candidate)."""
 
     @property
     def name(self) -> str:
@@ -200,12 +200,12 @@ class Candidate:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What it shares with the cells that were interleaved with it."""
+        """The workers and parameters that it shares with the cells that were interleaved with it."""
         return self.counted, self.setting
 
     @property
     def placed(self) -> dict[str, Any]:
-        """What each fact of it begins with."""
+        """The first fields of each fact about it."""
         return {"name": self.name, "workers": self.counted, "setting": self.setting}
 
     def value(self, metric: str) -> Estimate | None:
@@ -336,7 +336,7 @@ def product(*parts: tuple[Estimate | None, float]) -> Estimate | None:
 
 
 def estimate(values: Sequence[float], metric: str) -> Estimate | None:
-    """That of the logs of values; None for none, or one that is not above 0."""
+    """The mean of the values' logs; None without values, or if one is not above 0."""
     if not values or min(values) <= 0:
         return None
     return estimates([[math.log(value) for value in values]], metric)[0]
@@ -425,7 +425,7 @@ def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -
 
 
 def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int, weights: Weights = ()) -> Advice:
-    """What the figures of these cells say, on a machine with so many cores."""
+    """The advice on these cells, on a machine with so many cores."""
     known = [side for side in sides if side.value(Metric.WALL) is not None]
 
     def place(side: Candidate) -> tuple[str, int, str]:

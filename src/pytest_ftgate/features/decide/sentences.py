@@ -30,16 +30,16 @@ LEAST_SHARE = 0.05
 ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 UNFAIR = 1.25
-"""From this imbalance of its workers on a candidate is named."""
+"""A candidate is named if the imbalance of its workers is at least this."""
 FIRST = ("advice", "time", "hazard")
-"""What is said first."""
+"""Topics that are shown without -v."""
 TABLE = 7
 """Lines of the times that are shown by default."""
 WEIGH = "to choose, set weights in the ini, such as ftgate_weights = time=1 memory=0.5"
 KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
 INDENT = "  "
-"""Before a line that belongs to the one above it."""
+"""Begins a line that belongs to the one above it."""
 Place: TypeAlias = Callable[[Placed], str]
 """The place that a fact is of, before its sentence: `8 workers, 0.5-10: `; empty where a test has one place."""
 Placing = TypeVar("Placing", bound=Placed)
@@ -62,7 +62,7 @@ class Advised(NamedTuple):
 
 
 def of_report(report: Report) -> tuple[Advised, ...]:
-    """What follows from a report, test by test."""
+    """The advice of a report, test by test."""
     return tuple(said(advice) for advice in rank.of_report(report, report.weights))
 
 
@@ -192,7 +192,7 @@ def _times(choices: Sequence[Choice], at: Place) -> list[str]:
 
 
 def _ties(choices: Iterable[Choice]) -> list[Choice]:
-    """Those of which no candidate is told apart from the fastest."""
+    """Choices in which no candidate is told apart from the fastest."""
     return [choice for choice in choices if len(choice.time.tied) == len(choice.time.ranked) > 1]
 
 
@@ -211,7 +211,7 @@ def _own_figures(choices: Iterable[Choice], at: Place) -> list[str]:
 
 
 def _difference(ranking: Ranking) -> float:
-    """How many times the best one's value the others have at most; 1 where none is told apart from the best."""
+    """The largest ratio to the best one's value; 1 if none is told apart from the best."""
     return max((each.times.value for each in ranking.ranked if each.times and each.name not in ranking.tied), default=1)
 
 
@@ -272,7 +272,7 @@ def _where_most(facts: Sequence[Placing], size: Callable[[Placing], Interval]) -
 
 
 def _contention(advice: Advice, at: Place) -> list[str]:
-    """Where workers wait, and how many times as fast they would be without it at most."""
+    """The waits of workers, and the largest speed-up without them."""
     waiting = [each for each in advice.contention if each.by_waits >= 1 / (1 - LEAST_SHARE)]
     gains = {(each.name, each.setting): each for each in advice.scaling}
     pairs = []
@@ -301,7 +301,7 @@ def _contention(advice: Advice, at: Place) -> list[str]:
 
 
 def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
-    """How far more workers pay."""
+    """The number of workers from which more do not pay."""
     pairs = []
     for each in found[:NAMED]:
         points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)

@@ -33,7 +33,7 @@ def ftgate_options() -> list[Option]:
 
 @hookimpl
 def ftgate_collect(config: pytest.Config, options: Options) -> None:
-    """In every process of such a run."""
+    """Register the collection hooks in every process of such a run."""
     if patterns := EXISTING.of(options):
         from .tests import ExistingTests
 
@@ -42,7 +42,7 @@ def ftgate_collect(config: pytest.Config, options: Options) -> None:
 
 @hookimpl
 def ftgate_measured(gate: Gate, session: pytest.Session) -> str:
-    """That no test that matches can be measured; that none matches is an error already."""
+    """Say that no matching test can be measured; a glob without a match is an error before this."""
     if session.exitstatus or gate.collected or gate.run.part or not EXISTING.of(gate.run.config):
         return ""
     return "--ftgate-existing skips every test that matches (pytest -rs says why)"

@@ -23,7 +23,7 @@ GENERATOR = 0x20
 
 
 def declared(test: Callable[..., Any], owner: type | None) -> Declaration:
-    """What `@ftgate.compare` would declare: each call has its own instance of the test's class, and its own fixtures.
+    """The declaration of `@ftgate.compare` for a test: each call has its own instance of the class, and fixtures.
 
     A class of `unittest` sets up and tears down its own.
     """
@@ -92,7 +92,7 @@ _loading = allocate_lock()
 
 
 def fixture(name: str, module: dict[str, Any]) -> Callable[..., Any]:
-    """That of the test's file, or of the nearest conftest.py above it. Raises LookupError where there is none."""
+    """The fixture of the test's file, or of the nearest conftest.py above it. Raises LookupError without one."""
     folder, package = os.path.dirname(os.path.abspath(module["__file__"])), module["__package__"] or ""
     found = module
     while name not in found:

@@ -1,4 +1,4 @@
-"""Which undecorated tests can be measured, and their cells; the others are skipped with the reason."""
+"""Makes cells of the undecorated tests that can be measured; the others are skipped with the reason."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _names(function: Any) -> set[str]:
 
 
 def _unsafe(names: set[str]) -> str:
-    """What of these names threads cannot use at once, and why."""
+    """The first of these names that threads cannot use at once, and why; empty without one."""
     used = (words for words in UNSAFE if names.issuperset(words.split()))
     return next((f"{words.replace(' ', '.')}: {UNSAFE[words]}" for words in used), "")
 

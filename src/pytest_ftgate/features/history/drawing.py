@@ -13,13 +13,13 @@ from .series import History, HistoryPoint, LevelChange
 
 LEAST_PLOT = 12
 RANGE = "range"
-"""Behind the line of launches that are too few for an interval."""
+"""Stands behind the line of a recording with too few launches for an interval."""
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
 """The ends, the line and the centre of an interval, with and without Unicode."""
 
 
 def label(history: History) -> str:
-    """What the values are: `wall at one speed`."""
+    """The metric, such as `wall at one speed`."""
     return f"{history.metric} at one speed" if history.at_one_speed else history.metric
 
 

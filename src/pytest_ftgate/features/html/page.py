@@ -1,4 +1,4 @@
-"""What the page says, in its order: what fails, what else to know, each test, the environment. Pure."""
+"""The text of the page, in its order: failures, other findings, each test, the environment. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..decide import sentences
 from . import plots
 
 PLOTS_BYTES = 400_000
-"""What the data of the plots takes at most: tests beyond it, those without a failure first, have none."""
+"""The most that the data of the plots takes: tests beyond it, those without a failure first, have no plots."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
 PLAIN = Style(width=110, verbosity=1)
 OTHERS = 8
@@ -144,7 +144,7 @@ def _begun(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# ---- what needs attention
+# ---- findings
 
 
 def _groups(report: Report, rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
@@ -161,7 +161,7 @@ def _groups(report: Report, rows: Sequence[Row], anchors: dict[int, str]) -> lis
     for test, blocks in by_test.items():
         items: list[Said] = []
         for block in blocks:
-            # The first cell with what is said of it, the others with their changes, and the places of all.
+            # The first cell has the finding, the others have their changes; all have links to their rows.
             row, found = block[0], said.finding(*block)
             cells = list(zip(said.names(block), (anchors[id(each)] for each in block), strict=True))
             error = row.verdict.decision is Decision.ERROR
@@ -205,7 +205,7 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
-    """What is said of cells that neither fail nor are accepted; those of a test that share it are named together."""
+    """Lines about cells that neither fail nor are accepted; cells of a test with the same line share it."""
     found: dict[tuple[Decision, str, str], list[tuple[str, str]]] = {}
     quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.RECORDED, Decision.NO_BASELINE)
     for row in said.worst_first(report):

@@ -53,7 +53,7 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
 
 
 def varied(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What varies between cells beside executor and target: `workers`, and parameters by name."""
+    """Names of `workers` and the parameters that differ between cells."""
     values = grouped(
         each
         for cell in (row.cell for row in rows)
@@ -66,7 +66,7 @@ def varied(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _changes(row: Row, values: Values | None) -> dict[str, Any]:
-    """What was compared, the time and each metric that decided: the interval, the limits, and the change of each pair.
+    """The time and each metric that decided: its interval, its limits, and the change of each pair.
 
     Changes are new / reference, of a share new - reference. Other differences have only their text. Against recordings
     there are no pairs.

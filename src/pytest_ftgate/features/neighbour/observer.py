@@ -64,7 +64,7 @@ def gaps(beats: list[int]) -> list[int]:
 
 
 def _beat(beats: list[int], begun: Any, stop: list[bool]) -> None:
-    """What the thread does; the last beat comes once it has been told to stop, so that no gap is left open."""
+    """The thread's loop; its last beat comes after it has been told to stop, so that no gap is left open."""
     queue = RunQueues()
     beats += now_ns(), queue.waited_ns()
     begun.release()

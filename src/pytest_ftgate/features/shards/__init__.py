@@ -41,7 +41,7 @@ def ftgate_options() -> list[Option]:
 
 @hookimpl
 def ftgate_collect(config: pytest.Config, options: Options) -> None:
-    """In a worker of pytest-xdist, which measures nothing."""
+    """Split the tests in a worker of pytest-xdist, which measures nothing."""
     if hasattr(config, "workerinput") and (of := SHARD.of(options)):
         from .part import Sharding
 
@@ -50,7 +50,7 @@ def ftgate_collect(config: pytest.Config, options: Options) -> None:
 
 @hookimpl
 def ftgate_configure(gate: Gate) -> None:
-    """In the process that measures."""
+    """Split the cells in the process that measures."""
     if of := SHARD.of(gate.run.config):
         from .part import Sharding
 

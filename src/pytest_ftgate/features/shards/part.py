@@ -1,4 +1,4 @@
-"""Which tests a part of a run has, and the plugin that deselects all others."""
+"""Splits the tests of a run into parts; the plugin deselects the tests of other parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def part_of(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given: Mapping[str, str]) -> Shard:
-    """Which of the selected cells a part has; `given` are the options that are set.
+    """The selected cells of a part; `given` are the options that are set.
 
     The whole plan is split, before any cell was deselected: what is deselected may differ between jobs.
     """
@@ -63,7 +63,7 @@ def parts_of(whole: Plan, stored: StoredBaselines, parts: int) -> dict[str, int]
 
 
 def costs_of(whole: Plan, stored: StoredBaselines) -> dict[str, float]:
-    """What the measurement of each group costs: seconds as recorded, else the median of these.
+    """The recorded seconds of each group, or their median for a group without a recording.
 
     If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines, in
     whatever order the cells are: a group goes by the first of its node ids in the alphabet. The title of a group has
@@ -127,7 +127,7 @@ class Sharding:
 
     def _own(self, gate: Gate, items: Sequence[pytest.Item]) -> Collection[str]:
         """The node ids of the cells of this part."""
-        # Of the options that all parts must share, what the command line, the environment or the project set.
+        # Options that all parts must share, if the command line, the environment or the project set them.
         values = ((option, option.of(options_of(self.config))) for option in table() if not option.shard_own)
         given = {
             option.dest if option.ini_only else option.cli: shown(option.dest, value)

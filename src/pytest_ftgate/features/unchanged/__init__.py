@@ -1,4 +1,4 @@
-"""What runs the same code on both sides passes unmeasured. `cells.py` finds it."""
+"""Cells that run the same code on both sides pass unmeasured. `cells.py` finds them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ftgate_options() -> list[Option]:
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
-    """What is read of both sides is kept for the whole run."""
+    """Read the files of both sides once for the whole run."""
     from .cells import UnchangedCells
 
     run.plugins.register(UnchangedCells(run))

@@ -49,7 +49,7 @@ class UnchangedCells:
         self.run = run
         self._sides: dict[tuple[str, str], SideFiles] = {}
         self._failed = False
-        """Whether a check failed by a mistake of ours or of the system, which the report says once."""
+        """Whether a check failed by a fault of ours or of the system. The report says it once."""
 
     @hookimpl(specname="ftgate_settle")
     def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
@@ -138,7 +138,7 @@ class UnchangedCells:
         pair: worktrees.Pair,
         sides: tuple[PreparedSide, PreparedSide],
     ) -> Settled:
-        """Which of the distributions that differ a cell reaches, and their functions; files of the start always run."""
+        """Find the differing distributions that a cell reaches, and their functions; files of the start always run."""
         (mine, target), (other, _) = sides
         with self.run.spent.on("checks"):
             notes = self._notes(cell, self.run.references.relocated(spec, pair.changed), target)
@@ -148,7 +148,7 @@ class UnchangedCells:
         return Settled(why=why, changed=compared(notes, mine, other).changed)
 
     def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Iterable[PreparedSide]) -> Compared:
-        """What the check launches of a cell find."""
+        """Compare both sides of a cell by check launches."""
         (changed, target), (reference, other_target) = sides
         found = self._launched(cell, self.run.references.relocated(spec, pair.changed), target, changed, reference)
         if found.reason or not found.sources:
@@ -162,7 +162,7 @@ class UnchangedCells:
         return other._replace(uncalled=found.uncalled & other.uncalled)
 
     def _launched(self, cell: Cell, spec: Spec, target: PreparedTarget, mine: SideFiles, other: SideFiles) -> Compared:
-        """Whether the other side has what a launch of one side runs and reads: C code opens files, too."""
+        """Launch one side, and compare all that it runs and reads with the other side: C code opens files, too."""
         with OpenedFiles.watching(map(Path, mine.bases.values())) as watch:
             if watch is None:
                 return Compared("the system does not tell which files are opened")

@@ -1,4 +1,4 @@
-"""What the interpreter executes of a Python source, function by function, given the names of those that ran.
+"""Finds the code of a Python source that the interpreter executes, given the names of the functions that ran.
 
 Code is compared: instructions, constants and names. Lines do not count, nor do functions that were not called.
 """
@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from ...runner.results import written
 
 Parts: TypeAlias = Mapping[str, list[tuple[object, ...]]]
-"""By qualified name: what is executed of the code objects of that name, in the order of the source."""
+"""The executed forms of the code objects by qualified name, in the order of the source."""
 MODULE: Final = "<module>"
 _OF_A_FUNCTION: Final = 0x1
 """A flag of code: it is no module's and no class body's."""
@@ -24,7 +24,7 @@ _MARKS: Final = frozenset(("staticmethod", "classmethod", "property", "ftgate", 
 
 
 def parts(source: bytes, ran: Collection[str] | None) -> Parts:
-    """What is executed of a source in which these functions were called, by qualified name; None: all of them.
+    """The executed parts of a source in which these functions were called, by qualified name; None: all of them.
 
     Of the others nothing is left but that a function that was called defines them. A source that this interpreter
     cannot compile counts as it is.
@@ -51,7 +51,7 @@ def differing(mine: Parts, other: Parts) -> list[str]:
 
 
 def _forms(code: CodeType, ran: Collection[str] | None) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Of this code and the code in it that ran: the name and what is executed.
+    """The name and the executed form of this code, and of the code in it that ran.
 
     Code without a name, such as a comprehension, and annotations count with what they stand in: whether they run by
     themselves depends on the version.

@@ -30,7 +30,7 @@ _BYTECODE: Final = re.compile(r"(.*/)?__pycache__(/[^/]+\.pyc(\.\d+)?)?")
 
 
 class Read(NamedTuple):
-    """What a process of the check launch read or did: a kind of `runner.reads`, and a path or words."""
+    """A note of a process of the check launch: a kind of `runner.reads`, and a path or words."""
 
     kind: str
     text: str
@@ -74,7 +74,7 @@ def installed_files(notes: Sequence[Read], mine: SideFiles) -> set[str]:
 
 
 def compared(notes: Iterable[Read], mine: SideFiles, other: SideFiles) -> Compared:
-    """Whether the other side has the same as that which made these notes."""
+    """Compare the other side with the side that made these notes."""
     notes = list(dict.fromkeys(notes))
     if reason := _unfollowed(notes, mine):
         return Compared(reason)
@@ -96,7 +96,7 @@ def compared(notes: Iterable[Read], mine: SideFiles, other: SideFiles) -> Compar
         uncalled |= {f"{place}: {each.split('.<locals>')[0]}" for each in different if each.endswith("()")}
     if changed:
         return Compared(differ(sorted(changed, key=lambda each: "()" not in each)), changed=frozenset(functions))
-    # 2. What it read, asked for, listed and looked for. Of what was opened to be run the text does not count.
+    # 2. Files and folders that it read, asked for, listed and looked for. The text of executed sources does not count.
     suffixes = sorted(note.text for note in notes if note.kind == reads.SUFFIX)
     for note in notes:
         seen = _SEEN.get(note.kind)

@@ -1,4 +1,4 @@
-"""Which files below some folders are opened or changed, as the kernel tells it: by whatever code, in any process.
+"""Watches which files below some folders any process opens or changes, through the kernel.
 
 Linux alone (inotify). Questions that open nothing, such as `stat`, are not heard of.
 """
@@ -59,7 +59,7 @@ class OpenedFiles:
             yield cls(descriptor, folders)
 
     def events(self) -> list[FileEvent] | None:
-        """What was opened and changed, in order; None where there was more than the kernel keeps."""
+        """Files that were opened and changed, in order; None if there were more than the kernel keeps."""
         found: list[FileEvent] = []
         while True:
             try:

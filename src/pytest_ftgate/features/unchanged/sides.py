@@ -1,4 +1,4 @@
-"""What one side of a comparison has at the places that a check launch read, and what runs of its Python sources."""
+"""Reads one side of a comparison at the places that a check launch read, and the code of its Python sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_START: Final = ("*.pth", "*.start", "__editable__*", "*customize.py")  # .st
 _NOT_LISTED: Final = ("__pycache__", ".git")
 _LOADED: Final = 2
 _ZEROS: Final = 8
-"""Of a section of a shared library: a flag, and a kind that has no content in the file."""
+"""A flag of a section of a shared library, and a kind of section that has no content in the file."""
 
 
 class Place(NamedTuple):
@@ -56,7 +56,7 @@ class SideFiles:
         return None
 
     def fingerprint(self, kind: str, place: Place) -> str:
-        """What a reader of that kind sees there: equal texts mean that it sees no difference.
+        """A text of all that a reader of that kind sees there: if two texts are equal, it sees no difference.
 
         A path of this side within a file counts as the same path of the other.
         """
@@ -71,7 +71,7 @@ class SideFiles:
         return self._found[kind, place]
 
     def _seen(self, kind: str, path: str) -> str:
-        """What a reader of that kind learns of a path. Raises OSError."""
+        """The text of a path for a reader of that kind. Raises OSError."""
         if kind == reads.NAMES:
             return repr(sorted(name for name in os.listdir(path) if name not in _NOT_LISTED))
         if kind == reads.MODULE or (kind == reads.ASKED and path.endswith(".py")):
@@ -104,7 +104,7 @@ class SideFiles:
         return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
 
     def parts(self, place: Place, ran: Collection[str] | None) -> Parts:
-        """What is executed of a Python source, if there is one, where `ran` was called; None: all of it."""
+        """The executed code of a Python source, if there is one, when `ran` was called; None: all of it."""
         try:
             source = content_of(Path(self.bases[place.base], place.path))
         except OSError:
@@ -130,7 +130,7 @@ class SideFiles:
 
     @cached_property
     def _packages(self) -> dict[str, tuple[str, ...]]:
-        """By name what identifies one, and the files of a distribution."""
+        """The identity of each distribution and its files, by its name."""
         environment = Path(self.bases["environment"])
         sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
         found = dict[str, tuple[str, ...]]()
@@ -148,7 +148,7 @@ class SideFiles:
 
 
 def loaded_part(content: bytes) -> bytes:
-    """Of a shared library what is loaded into memory, without the id of its build; any other content as it is.
+    """The part of a shared library that is loaded into memory, without its build id; other content stays as it is.
 
     The rest is debugging information, and both name the folder in which the library was built.
     """

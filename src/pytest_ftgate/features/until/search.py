@@ -27,7 +27,7 @@ STRESS: Final = str(Path(__file__).with_name("stress.py"))
 KINDS: Final[dict[LaunchRole, str]] = {"own": "plain", "observed": "stressed"}
 """The kinds of launches, by the role in which they are started."""
 LAUNCH_S: Final = 1.0
-"""How long a launch iterates at least: as long as it took to start, or this."""
+"""The shortest time for which a launch iterates, if it did not take longer to start."""
 LEAST_ITERATIONS: Final = 6
 """A cell passes after so many that did not fail: fewer do not rule out, at 95 %, that every second one does."""
 HANG_S, HANG_TIMES = 10.0, 100
@@ -113,7 +113,7 @@ class RaceSearch:
     def _launch(self, side: CountedSide, role: LaunchRole) -> None:
         """One launch: iterations until one fails, or its time is over. Raises OutOfTime where it cannot begin."""
         cell_run, plan, kind = side.cell_run, self.measurement.plan, KINDS[role]
-        # 1. A hang is known by what iterations took before; of the first ones nothing is known.
+        # 1. Earlier iterations show how long a hang must last; the first launch has the timeout.
         hang_s = max(HANG_S, HANG_TIMES * side.longest_s) if side.longest_s else side.timeout_s
         cell_run.spec = replace(cell_run.spec, timeout_s=min(side.timeout_s, hang_s))
         told = f"{plural(side.failures, 'failure')} in {side.iterations:,} iterations, a {kind} launch of"

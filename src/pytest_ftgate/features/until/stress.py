@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SWITCH_S = 1e-6
 SHORTEST_S, LONGEST_S = 50e-6, 5e-3
-"""What it waits at most before each collection: as long as the last iteration took, in these bounds."""
+"""Bounds of the longest wait before a collection: that is the time of the last iteration."""
 moments = Random(int(os.environ["PYTHONHASHSEED"]))
 longest_s = [SHORTEST_S]
 
