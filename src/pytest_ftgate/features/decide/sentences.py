@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -42,7 +42,6 @@ INDENT = "  "
 """Begins a line that belongs to the one above it."""
 Place: TypeAlias = Callable[[Placed], str]
 """The place that a fact is of, before its sentence: `8 workers, 0.5-10: `; empty where a test has one place."""
-Placing = TypeVar("Placing", bound=Placed)
 
 
 class Sentence(NamedTuple):
@@ -249,9 +248,10 @@ def _ranking(ranking: Ranking, of: Choice | None = None) -> str:
 
 def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
     """Memory, and that of each further worker, in the place where it is most."""
-    shown = _where_most(uses, lambda each: each.total)
-    if not shown:
+    if not uses:
         return []
+    most = max(uses, key=lambda use: use.total.value)
+    shown = [use for use in uses if (use.setting, use.workers) == (most.setting, most.workers)]
     pairs = []
     for use in sorted(shown, key=lambda use: use.total.value):
         more = ""
@@ -263,12 +263,6 @@ def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
         pairs.append((use.name, units.size(use.total.value) + more))
     each = ", and of each further worker" if any(use.further_of == "counts" for use in shown) else ""
     return [f"{at(shown[0])}{shown[0].figure} of all processes{each}:{_lines(pairs)}"]
-
-
-def _where_most(facts: Sequence[Placing], size: Callable[[Placing], Interval]) -> list[Placing]:
-    """The facts of the place that has the largest one."""
-    most = max(facts, key=lambda each: size(each).value, default=None)
-    return [each for each in facts if most and (each.setting, each.workers) == (most.setting, most.workers)]
 
 
 def _contention(advice: Advice, at: Place) -> list[str]:
