@@ -72,6 +72,7 @@ def launch(order: int, cell: Cell, factor: float) -> Launch:
         counters={"inserts": 3600 / factor},
         timers={"ack": Timer(count=10, total_ns=10 * wall, max_ns=wall)},
         peaks={"depth": 26.0 * factor},
+        peak_bytes=None if cell is SPAWN else round(30 * MIB * factor) + 4096 * order,
     )
 
 

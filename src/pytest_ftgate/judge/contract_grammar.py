@@ -284,7 +284,7 @@ class _Reader:
                 self.fail(f"expected a metric: {metrics.WHICH}", after)
             dots -= 1
         metric, metric_at = words.pop(0)
-        if metric in OWN:  # of the workload's own
+        if metric in OWN and (dots or metric not in METRICS):  # of the workload's own; `peak` alone is a metric
             if not dots:
                 self.fail(f"say which {metric}: {metric}.NAME, as the workload calls it", metric_at)
             if not words:

@@ -25,6 +25,7 @@ MEDIANS: Final[Mapping[str, str]] = {
     "cores": "cores",
     "rss_bytes": "rss",
     "pss_bytes": "pss",
+    "peak_bytes": "peak",
     "lock_wait": "lock_wait",
     "queue_wait": "queue_wait",
 }

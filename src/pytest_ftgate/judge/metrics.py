@@ -128,6 +128,10 @@ def is_workload(cell: Cell) -> bool:
     return cell.executor.program is None
 
 
+def _is_one_process(cell: Cell) -> bool:
+    return is_workload(cell) and not cell.executor.has_processes
+
+
 def is_tasks(cell: Cell) -> bool:
     """Whether its workers are tasks of an event loop that the runner has made."""
     return cell.executor.kind == "tasks" and cell.body == "worker"
@@ -259,6 +263,22 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "pss", lambda point: point.pss_bytes, "proportional set size: the same, with a part of the shared; on Linux"
         ),
         _size("rss", lambda point: point.rss_bytes, "resident set size: the same, with all shared memory"),
+        MetricRow(
+            "peak",
+            "size",
+            lambda sample: readers.by_order(sample.launches, lambda launch: launch.peak_bytes),
+            "time",
+            "cost",
+            *_SIZE,
+            spread=0.02,
+            absent="the kernel did not tell it of any launch",
+            applies=_is_one_process,
+            between=0.02,
+            day=0.0,
+            why_none="the kernel keeps the peak of one process of a workload, not that of several together",
+            meaning="the largest USS of the measured process in its iterations, as the kernel keeps it: no sample can "
+            "miss it; not of worker processes; on Linux",
+        ),
         MetricRow(
             Metric.GROWTH,
             "size",

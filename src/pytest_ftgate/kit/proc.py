@@ -311,6 +311,22 @@ def memory_kib(pid: int) -> dict[str, int]:
     return kib
 
 
+def forget_peak(pid: int) -> None:
+    """Let the kernel forget how large a process was: see `peak_bytes`. Raises OSError where it cannot."""
+    with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most that a process has written to and had to itself since `forget_peak`. Raises OSError.
+
+    The kernel keeps the largest RSS alone. What was released since then counts as if it had been written to.
+    """
+    status = dict(line.split(b":", 1) for line in read(f"/proc/{pid}/status").splitlines())
+    largest, now = (int(status[name].split()[0]) for name in (b"VmHWM", b"VmRSS"))
+    return (memory_kib(pid)["Private_Dirty"] + largest - now) << 10
+
+
 def _gone() -> contextlib.suppress:
     return contextlib.suppress(FileNotFoundError, ProcessLookupError)
 

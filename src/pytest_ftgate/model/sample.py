@@ -297,13 +297,14 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workers end with each iteration), `profile` (the stacks of its workers sampled) or `loaded` (what its processes hold
     and import).
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
-    A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
-    `profile`, one of what is loaded `loads`. `start_ns` and `join_ns` are what starting workers that are kept took,
-    until all were ready, and ending them; None where each iteration starts its own. A memory launch has `memory`
-    (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
-    or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`. `results`
-    are the different ones of the iterations that were compared, `result_counts` how many gave each; none where that is
-    not known.
+    A timing launch has `iterations`, and `peak_bytes`: what its process had written to at most meanwhile, where the
+    kernel tells and the workers are no processes. A lock launch has `iterations` and `locks`, a profile launch
+    `iterations` and `profile`, one of what is loaded `loads`. `start_ns` and `join_ns` are what starting workers that
+    are kept took, until all were ready, and ending them; None where each iteration starts its own. A memory launch has
+    `memory` (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process
+    that ended or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
+    `results` are the different ones of the iterations that were compared, `result_counts` how many gave each; none
+    where that is not known.
     """
 
     role: Role = "time"
@@ -319,6 +320,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     counters: dict[str, Figure] = {}
     timers: dict[str, Timer] = {}
     peaks: dict[str, Figure] = {}
+    peak_bytes: Natural | None = None
     memory: tuple[MemoryPoint, ...] = ()
     dropped: Natural = 0
     barriers: tuple[Barrier, ...] = ()

@@ -63,6 +63,11 @@ class Executor(Struct, frozen=True, kw_only=True):
         return self.program.name if self.program else self.method or self.name
 
     @property
+    def has_processes(self) -> bool:
+        """Whether its workers are processes."""
+        return self.kind == "processes" or self.in_processes
+
+    @property
     def label(self) -> str:
         """The word in a cell's id: a program's or a factory's name, the start method, else the kind."""
         return self.qualifier or self.kind
@@ -305,7 +310,7 @@ def cells_of(spec: Spec, targets: Sequence[Target]) -> Iterator[Cell]:
 def can_grow(cell: Cell, spec: Spec) -> bool:
     """Whether iterations can leave memory behind that is seen: a process that ends with each returns all of its own."""
     executor = cell.executor
-    ends = spec.reuse == "fresh" and (executor.kind == "processes" or executor.in_processes)
+    ends = spec.reuse == "fresh" and executor.has_processes
     return executor.program is None and not ends
 
 

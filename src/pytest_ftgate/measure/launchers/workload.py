@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ...kit import proc
 from ...kit.errors import FtgateError
 from ...kit.files import remove
 from ...kit.marks import MARK, marks, tool_mark
@@ -25,7 +26,7 @@ from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, Loads, LockWai
 from ...runner.loads import LOADS as TRACES
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
-from ...runner.protocol import BARRIER, HOLD, LEFT, LENGTH_BYTES, MARSHAL, PROTOCOL
+from ...runner.protocol import BARRIER, HOLD, LEFT, LENGTH_BYTES, MARSHAL, MEASURED, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import loads, profiles, stacks
@@ -299,6 +300,9 @@ class WorkloadHandle:
         self.left_calls: list[int] = []
         """Of each barrier after a collection, the calls of a worker before it."""
         self.answered = Answered()
+        self.has_peak = False
+        """Whether the kernel keeps the peak of its measured iterations now."""
+        self.peak_bytes: int | None = None
         self.result: _Result | None = None
         self.closed_s = 0.0
 
@@ -309,6 +313,7 @@ class WorkloadHandle:
         return min(self._read(message, "resolution_ns", float), NS_PER_S)
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
+        self._follow_peak(kind)
         began_s = self.clock()
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
         message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
@@ -317,6 +322,22 @@ class WorkloadHandle:
         if wrong := clock_error(waited_s * 1e9, iteration.wall_ns):
             raise LaunchFailed(wrong)
         return self.answered.add(kind, iteration)
+
+    def _follow_peak(self, kind: str) -> None:
+        """Before an iteration, or the end: begin with the first measured one, and read the peak after the last.
+
+        Of worker processes there is a peak of each, and none of their sum.
+        """
+        begun, pid = bool(self.answered.iterations), self.process.pid
+        if self.request.role != "own" or self.request.cell.executor.has_processes:
+            return
+        with contextlib.suppress(OSError):
+            if kind == MEASURED and not begun:
+                proc.forget_peak(pid)
+                self.has_peak = True
+            elif kind != MEASURED and self.has_peak:
+                self.has_peak = False
+                self.peak_bytes = proc.peak_bytes(pid)
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """One held iteration; of a long body one call, without its first and its last tenth."""
@@ -393,6 +414,7 @@ class WorkloadHandle:
         """Let its workers end and its interpreter begin to; its exit handlers may end what the workload started."""
         if self.result is not None:
             return
+        self._follow_peak("")
         self.channel.send({"do": "finish"})
         self.awaited("closed", self.timeout_s, "ending its workers")
         result = self._result()
@@ -436,6 +458,7 @@ class WorkloadHandle:
             self.result.launch,
             cold=self.answered.cold,
             iterations=iterations,
+            peak_bytes=self.peak_bytes,
             locks=locks,
             profile=profile,
             loads=loaded,
