@@ -130,7 +130,7 @@ class Phase:
             listener=run.listener,
             monitor=monitor,
             stopping_rule=self._needs if judged else None,
-            figures_rule=None if judged else judge.needs_of_figures,
+            figures_rule=None if judged or based else judge.needs_of_figures,  # stored figures judge a recording too
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             empty=run.empty,
             capacity=run.capacity,
