@@ -17,7 +17,7 @@ from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.measure.watch.memory import SAMPLED
 from pytest_ftgate.model.spec import BodyKind, Executor
 from pytest_ftgate.runner.clock import now_ns
-from pytest_ftgate.runner.held import ENDLESS, CallTally, FileWords, Stop, TaskTally, endless, task_words
+from pytest_ftgate.runner.held import ENDLESS, CallTally, FileWords, Stop, TaskTally, first_words, task_words
 from pytest_ftgate.runner.protocol import COLD
 
 HOLD_NS = 150_000_000
@@ -39,7 +39,7 @@ def worked(tally: CallTally, batch: int, done: list[int], sleep_s: float) -> Non
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_of_any_pace_stop_after_the_same_number_of_calls(tmp_path: Path, in_file: bool, seed: int) -> None:
     rng = random.Random(seed)
-    words = FileWords(str(tmp_path / "words"), 3) if in_file else endless(3)
+    words = FileWords(str(tmp_path / "words"), 3) if in_file else first_words(3)
     done: list[int] = []
     threads = [
         threading.Thread(
@@ -60,7 +60,7 @@ def test_workers_of_any_pace_stop_after_the_same_number_of_calls(tmp_path: Path,
 
 
 def test_a_worker_that_did_not_see_the_end_in_time_sets_a_later_one() -> None:
-    words = endless(2)
+    words = first_words(2)
     slow, fast = CallTally(words, 0), CallTally(words, 1)
     pauses: list[float] = []
 
@@ -80,7 +80,7 @@ def test_a_worker_that_did_not_see_the_end_in_time_sets_a_later_one() -> None:
 
 
 def test_after_a_worker_has_ended_by_itself_nobody_is_waited_for() -> None:
-    words = endless(2)
+    words = first_words(2)
     assert CallTally(words, 0).allowed(0, 1) == 1
     stop = Stop(words, 2, lambda _: True)
     stop.wait_for_first()

@@ -937,7 +937,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         from pytest_ftgate.runner.locks import book
 
         def alive():
-            return len(book.lifetimes.noted()) - len(book.lifetimes.ended)
+            return len(book.lifetimes.until_now()) - len(book.lifetimes.ended)
 
         assert alive() == 1  # the main thread
         book.lifetimes.leave_out_main()
@@ -1025,7 +1025,7 @@ def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Prob
             for thread in started: thread.start()
             started[0].join()
             locks.set_window(locks.OFF)
-        print(len(locks.book.lifetimes.ended), len(locks.book.lifetimes.noted()))
+        print(len(locks.book.lifetimes.ended), len(locks.book.lifetimes.until_now()))
         over.set()
     """)
     # The main thread, those that waited before the window opened, and both that were started in it.

@@ -75,7 +75,7 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
     if not comparison.reference:
         return _without(comparison.metric, Decision.NO_BASELINE, Reason(code=Why.NO_REFERENCE))
     zero = row(comparison.metric).may_be_zero
-    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
+    for side, values in (("new", comparison.new), (reference_word(comparison), comparison.reference)):
         wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (zero and value == 0))))
         if not values:
             return _without(comparison.metric, Decision.ERROR, Reason(code=Why.NO_VALUE, name=side))
@@ -103,7 +103,7 @@ def pair_differences(new: Sequence[float], reference: Sequence[float]) -> list[f
     return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=True)]
 
 
-def other_side(comparison: Comparison) -> str:
+def reference_word(comparison: Comparison) -> str:
     """The word for the side that is not new."""
     return "stored" if comparison.stored else "reference"
 
@@ -440,7 +440,7 @@ def _hardly_waited(costs: Comparison) -> tuple[Reason, ...]:
     sides = ((sum(value == 0 for value in side), len(side)) for side in (costs.new, costs.reference))
     rare = [(none, total) if total > none > total / 2 else (0, 0) for none, total in sides]
     counts = tuple(count for side in rare for count in side)
-    return (Reason(code=Why.RARE_WAITS, counts=counts, name=other_side(costs)),) if any(counts) else ()
+    return (Reason(code=Why.RARE_WAITS, counts=counts, name=reference_word(costs)),) if any(counts) else ()
 
 
 # ---- what would settle it

@@ -23,7 +23,7 @@ from ..runner.executors.base import Observer, living_children
 from ..runner.executors.making import make_workers
 from ..runner.gil import gil_watch
 from ..runner.orders import CHECKING, VALUES, Order
-from ..runner.primitives import Context, context_of, start_method
+from ..runner.primitives import Context, multiprocessing_context, start_method
 from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS
 
@@ -207,7 +207,7 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
     __tracebackhide__ = True
     loading.forget()
     declared, owner = loading.declaration(setup)
-    context = context_of(cell.executor.kind, cell.executor.method)
+    context = multiprocessing_context(cell.executor.kind, cell.executor.method)
     objects = Context(setup, context)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by(objects.close))

@@ -29,7 +29,7 @@ class FileWords:
         """Open the file; with a `count`, make it, with the words of an iteration without an end."""
         self.path = path
         self.file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if count else 0), 0o600)
-        for place, word in enumerate(endless(count)):
+        for place, word in enumerate(first_words(count)):
             self[place] = word
 
     def __getitem__(self, place: int) -> int:
@@ -42,8 +42,8 @@ class FileWords:
         os.close(self.file)
 
 
-def endless(workers: int) -> list[int]:
-    """The words at the beginning."""
+def first_words(workers: int) -> list[int]:
+    """The words of an iteration before anything has ended it."""
     return [ENDLESS << 1, *[0] * workers] if workers else []
 
 

@@ -13,7 +13,7 @@ from .executors.base import Observer
 from .executors.making import make_workers
 from .gil import gil_enabled, gil_watch
 from .orders import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order
-from .primitives import Context, context_of
+from .primitives import Context, multiprocessing_context
 from .protocol import (
     BARRIER,
     CHECK,
@@ -173,7 +173,7 @@ class MeasuredCell:
             self.setup = {**self.setup, "shape": body.shape}
         # 3. Where multiprocessing keeps its sockets, and how it names its semaphores: the controller removes these also
         # after a kill.
-        context = context_of(self.setup["kind"], self.setup["method"])
+        context = multiprocessing_context(self.setup["kind"], self.setup["method"])
         process: Any = sys.modules.get("multiprocessing.process")
         if process is not None:
             kept = process.current_process()._config

@@ -65,7 +65,7 @@ class Context:
             self._server = None
 
 
-def context_of(kind: str, method: str | None) -> Any:
+def multiprocessing_context(kind: str, method: str | None) -> Any:
     """The multiprocessing context of a processes cell, None for others. Raises Unsupported."""
     if kind != "processes":
         return None

@@ -53,11 +53,11 @@ def task_stacks(tasks: dict[Any, str]) -> bytes:
     return "\n".join([*lines, ""]).encode("utf-8", "backslashreplace")
 
 
-def give_up_later(threads: list[Thread], report: Callable[[tuple[str, str]], None]) -> None:
+def exit_if_hung(threads: list[Thread], report: Callable[[tuple[str, str]], None]) -> None:
     """End this process, which waits for these threads, if they go on: `report` gets the reason and their stacks."""
     from threading import Thread
 
-    def give_up() -> None:
+    def exit_with_stacks() -> None:
         import time
         import traceback
 
@@ -70,4 +70,4 @@ def give_up_later(threads: list[Thread], report: Callable[[tuple[str, str]], Non
             report((f"{reason} ({', '.join(held)})", "".join(stacks)))
             os._exit(1)
 
-    Thread(target=give_up, daemon=True).start()
+    Thread(target=exit_with_stacks, daemon=True).start()

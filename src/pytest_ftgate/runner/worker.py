@@ -506,10 +506,10 @@ def serve_process(
     threading = sys.modules["threading"]
     left = [thread for thread in threading.enumerate() if not (thread.daemon or thread is threading.current_thread())]
     if left:
-        from .stacks import give_up_later
+        from .stacks import exit_if_hung
 
         role, within, _ = place(setup, index)
-        give_up_later(left, lambda error: port.send({"index": within, "role": role, "error": error}))
+        exit_if_hung(left, lambda error: port.send({"index": within, "role": role, "error": error}))
 
 
 def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int, shared: Any, fresh: bool) -> None:

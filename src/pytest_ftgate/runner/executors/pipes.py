@@ -12,7 +12,7 @@ from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 
 # Before workers are forked: an import of it in each of them would write to a quarter of its pages.
-from ..held import FileWords, Stop, endless
+from ..held import FileWords, Stop, first_words
 from ..orders import AT_BARRIER, END, HOLDING, ORDER, SETUP, STAYING, STOP, TEARDOWN, Order
 from ..protocol import Failure, raise_first_error
 from ..worker import LENGTH, NOT_PICKLED, Port, collect_garbage, place
@@ -296,7 +296,7 @@ class PipeWorkers(StandingTimes):
         count = leaders(self.setup)
         words: list[int] | FileWords = hub.words
         if self.shares_memory:
-            hub.words[:] = endless(count)
+            hub.words[:] = first_words(count)
         else:
             words = FileWords(self.setup["held"], count)
         stop = Stop(words, count, lambda seconds: hub.ended_within(seconds, count))

@@ -76,7 +76,7 @@ class Lifetimes:
         """Do not count the main thread: it waits for the workers, or is one that the cell counts."""
         self.alive.pop(id(self.main), None)
 
-    def noted(self) -> list[tuple[int, int]]:
+    def until_now(self) -> list[tuple[int, int]]:
         """Begin and end of every lifetime that may matter, as of now for those that have not ended."""
         if _serves_manager():
             self.leave_out_main()

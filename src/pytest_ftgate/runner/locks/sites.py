@@ -280,7 +280,7 @@ class Book:
             return
         self.fold()
         sites = [site.as_dict() for site in self._all() if site.contended or site.acquired or site.key]
-        lifetimes = self.lifetimes.noted()
+        lifetimes = self.lifetimes.until_now()
         if not (sites or lifetimes):
             return
         content = dumps({"sites": sites, "lifetimes": lifetimes}, MARSHAL)
