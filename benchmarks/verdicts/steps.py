@@ -35,7 +35,7 @@ CASES = {
 }
 CELLS = {
     4: ('threads, processes=["fork"]', [2]),
-    16: ('threads, processes=["fork", "spawn"], interpreters', [1, 2]),
+    16: ('threads, interpreters, processes=["fork", "spawn"]', [1, 2]),
 }
 ROUNDS = 60_000
 LAUNCHERS = "measure/launchers/"
