@@ -196,15 +196,29 @@ def test_what_became_worse_than_was_accepted_still_fails(
         assert accept.with_accepted(found, NODE, [given, wider]).decision is ACCEPTED, "another commit accepts more"
 
 
-@pytest.mark.parametrize(("low", "decision"), [(1.13, Decision.INCONCLUSIVE), (1.16, REGRESSED)])
-def test_the_same_change_measured_again_may_have_a_larger_estimate(low: float, decision: Decision) -> None:
+@pytest.mark.parametrize(
+    ("name", "field", "words", "value", "low", "high", "decision"),
+    [
+        ("wall", "ratio", "wall+15%", 1.2, 1.13, 1.3, Decision.INCONCLUSIVE),
+        ("wall", "ratio", "wall+15%", 1.2, 1.16, 1.3, REGRESSED),
+        ("ops_per_s", "ratio", "ops_per_s+25%", 0.7, 0.6, 0.85, Decision.INCONCLUSIVE),
+        ("ops_per_s", "ratio", "ops_per_s+25%", 0.7, 0.6, 0.79, REGRESSED),
+        ("lock_wait", "points", "lock_wait+16%", 0.188, 0.14, 0.3, Decision.INCONCLUSIVE),
+        ("lock_wait", "points", "lock_wait+16%", 0.188, 0.17, 0.3, REGRESSED),
+        ("growth", "points", "growth+48KiB", 50000, 48000, 52000, Decision.INCONCLUSIVE),
+        ("growth", "points", "growth+48KiB", 50000, 49500, 52000, REGRESSED),
+    ],
+)
+def test_the_same_change_measured_again_may_have_a_larger_estimate(
+    name: str, field: str, words: str, value: float, low: float, high: float, decision: Decision
+) -> None:
     """`wall+40%` was accepted where +34.5 % was seen; the next run, of the same code, saw +41.4 % (+28.5 to +55.5)."""
-    seen = Interval(value=1.2, low=low, high=1.3, level=0.95)
-    judged = MetricVerdict(metric="wall", decision=REGRESSED, ratio=seen)
-    (given,) = accept.parsed("* wall+15%: why", COMMIT)
+    seen = {field: Interval(value=value, low=low, high=high, level=0.95)}
+    judged = MetricVerdict(metric=name, decision=REGRESSED, **seen)  # type: ignore[arg-type]
+    (given,) = accept.parsed(f"* {words}: why", COMMIT)
     found = accept.with_accepted(Verdict(decision=REGRESSED, metrics=(judged,)), NODE, [given])
     assert found.decision is decision
-    assert reasons.of_metric(found.metrics[0]).startswith("accepted up to +15 % by commit")
+    assert reasons.of_metric(found.metrics[0]).startswith("accepted up to ")
 
 
 def test_the_newest_trailer_counts() -> None:
