@@ -107,7 +107,7 @@ GONE: Final = {
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
     "measurements that no page needs": Gone(
         words=(
-            *("variates", "verdicts/bounds", "verdicts/steps", "time_to_verdict", "probes/memory.py", "startup.py"),
+            *("variates", "verdicts/bounds", "time_to_verdict", "probes/memory.py", "startup.py"),
             *("scale/runners", "runners.md", "histories.py", "suite/repeat", "planted.py"),
         )
     ),

@@ -52,6 +52,7 @@ def test_figures_are_those_of_the_observers_of_each_process(bench: Bench, execut
     assert set(found.counters) == {
         *("neighbour late", "neighbour time"),
         *("gc collections", "gc objects", "gc pauses", "gc span"),
+        "switches",
     }
     assert set(found.peaks) == {"gap", "gc pause", *(["lag"] if executor is TASKS else [])}
     assert 0 < found.peaks["gap"] < 1e12
