@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import fcntl
 import itertools
 import os
 import re
@@ -465,6 +464,8 @@ def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) 
         file.truncate(0)
         file.write(commit)
     if worktree not in _used:
+        import fcntl  # Windows, where only plain runs work, has none
+
         _used[worktree] = os.open(stamp, os.O_RDONLY)
         fcntl.flock(_used[worktree], fcntl.LOCK_SH)
     root = worktree / repository.prefix
@@ -491,6 +492,8 @@ def _worktree_for(commit: str, worktrees: Path) -> Path:
 
 def _is_free(stamp: Path) -> bool:
     """Whether no process uses a worktree; one without a stamp was not completed."""
+    import fcntl
+
     try:
         with stamp.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
