@@ -143,10 +143,14 @@ def strict(folder: Path, executables: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("strict")
-def test_what_it_wrote_runs_as_it_is() -> None:
+def test_what_it_wrote_runs_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     short = ("-k", "threads", "-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-metrics=wall")
     for options, expected in (((), "7 passed"), (("--ftgate", *short), "2 no baseline")):
         assert expected in run_pytest(*options)
+    assert cli.main(["decide"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    left_out = "3.14-fork-w2, 3.14-spawn-w2, 3.14t-fork-w2 and 3.14t-spawn-w2"
+    assert f"{left_out}: not measured; to compare all, run pytest --ftgate tests/test_concurrency.py::test_" in said
 
 
 @pytest.mark.usefixtures("strict")

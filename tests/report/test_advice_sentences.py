@@ -52,6 +52,24 @@ def test_the_advice_comes_first_and_the_weights_are_in_it() -> None:
     assert "by time=1 memory=0.5" in first.text
 
 
+def test_what_was_declared_and_not_measured_is_named_with_the_command() -> None:
+    """`-k threads` leaves out fork and spawn: that no other is faster is not known."""
+    report = report_by_hand.report()
+    table = next(each for each in report.tables if each.rows[0].cell.nodeid.startswith(report_by_hand.TOKENISE))
+    labels = tuple(row.cell.label for row in table.rows)
+
+    def advice(*declared: str) -> str:
+        of = msgspec.structs.replace(table, declared=declared)
+        (found,) = sentences.of_report(msgspec.structs.replace(report, tables=(of,)))
+        return " ".join(each.text for each in found.sentences if each.topic == "advice")
+
+    whole, part = advice(*labels), advice(*labels, "3.14t-fork-w16")
+    assert "; no other is clearly faster or smaller" in whole
+    assert "not measured" not in whole
+    assert "; no other that was measured is clearly faster or smaller" in part
+    assert part.endswith(f" 3.14t-fork-w16: not measured; to compare all, run pytest --ftgate {report_by_hand.TOKENISE}")
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     lines = sentences.render(sentences.of_report(report_by_hand.report()), width, verbose=True).splitlines()

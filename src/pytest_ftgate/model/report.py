@@ -312,6 +312,7 @@ class PlacedRow(Struct, frozen=True, kw_only=True):
     row: Row
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -319,6 +320,7 @@ class Table(Struct, frozen=True, kw_only=True):
     """One test (one group): its rows in declared order; `reference` is the executor that ratios refer to.
 
     `thresholds` are declared beside the test, and `gated` are metrics that gate in it beyond those of the run.
+    `declared` are the labels of all cells of the test, without parameters: a run may select some.
     `machine` is the one that measured it, in a report of several; None: the report's own.
     """
 
@@ -328,6 +330,7 @@ class Table(Struct, frozen=True, kw_only=True):
     note: str = ""
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     machine: Machine | None = None
 
 

@@ -215,7 +215,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     requirements installed next to the project, `programs` have the command that installs each. `gated` are
     metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
     "cores" (0: none), `cores_named` whether it was written so alone: then the id of its cells is `wcores`. A cell needs
-    `min_cores`; with `pin` each worker has a core of its own.
+    `min_cores`; with `pin` each worker has a core of its own. `labels` are those of all its cells, without parameters.
     """
 
     nodeid: str
@@ -244,6 +244,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     cores_named: bool = False
     min_cores: int | None = None
     pin: bool = False
+    labels: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -57,7 +57,9 @@ def generate(metafunc: pytest.Metafunc) -> None:
     with _as_collect_error():
         spec = _spec(metafunc, declared)
         chosen = plan.choices(spec, targets(metafunc.config, spec))
-    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.label for choice in chosen])
+    labels = tuple(choice.label for choice in chosen)
+    spec = msgspec.structs.replace(spec, labels=labels)
+    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=labels)
 
 
 def _ignore_repetitions(metafunc: pytest.Metafunc) -> None:

@@ -68,6 +68,7 @@ def placed_row(position: int, group: Group, row: Row, note: str) -> PlacedRow:
         row=row,
         thresholds=group.spec.thresholds,
         gated=group.spec.gated,
+        declared=group.spec.labels,
         note=note,
     )
 
@@ -87,6 +88,7 @@ def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
                 note="; ".join(filter(None, (shared, *dict.fromkeys(placed.note for placed in group)))),
                 thresholds=group[0].thresholds,
                 gated=group[0].gated,
+                declared=group[0].declared,
             )
         )
     return tuple(tables)

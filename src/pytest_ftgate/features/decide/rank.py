@@ -166,6 +166,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     """Topics on which nothing was measured."""
     unsupported: dict[str, tuple[str, ...]] = {}
     """Reason -> the cells that could not run for it."""
+    unmeasured: tuple[str, ...] = ()
+    """Cells that were declared and not selected, or for which the time was too short."""
 
 
 # ---- the cells that are compared
@@ -385,11 +387,13 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
     source += f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
     found = []
     tests: dict[str, list[Row]] = {}
+    declared: dict[str, list[str]] = {}
     cores: dict[str, int] = {}
     for table in report.tables:
         for row in table.rows:
             test = split_nodeid(row.cell.nodeid)[0]
             tests.setdefault(test, []).append(row)
+            declared.setdefault(test, []).extend(table.declared)
             cores[test] = report.machine_of(table).cores
     for test, rows in tests.items():
         errors: dict[tuple[HazardKind, str], list[str]] = {}
@@ -405,7 +409,12 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
         sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
         advice = of_candidates(test, source, sides, cores[test], weights)
         why = {reason: tuple(cells) for reason, cells in unsupported.items()}
-        found.append(replace(advice, hazards=tuple(hazards), unsupported=why))
+        # The labels of cells end in their parameters, those of the declaration do not.
+        labels = [f"{row.cell.label}-" for row in rows]
+        left_out = [each for each in declared[test] if not any(label.startswith(f"{each}-") for label in labels)]
+        late = [row.cell.label for row in rows if row.verdict.decision is Decision.NOT_MEASURED]
+        unmeasured = tuple(dict.fromkeys([*left_out, *late]))
+        found.append(replace(advice, hazards=tuple(hazards), unsupported=why, unmeasured=unmeasured))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
@@ -155,7 +156,8 @@ def _advice(advice: Advice, at: Place) -> list[str]:
         figures = [(name, f"{times[name]}, {memory.get(name, 'memory unknown')}") for name in names]
         lines = _lines(figures)
         if len(names) == 1:
-            best = f"best {by}" if by else "no other is clearly faster or smaller"
+            other = "no other that was measured" if advice.unmeasured else "no other"
+            best = f"best {by}" if by else f"{other} is clearly faster or smaller"
             why = "no other candidate was measured" if every == 1 else best
             text, lines = f"{': '.join(figures[0])}; {why}", ""
         elif not first.advised:
@@ -174,6 +176,9 @@ def _advice(advice: Advice, at: Place) -> list[str]:
             best = _names([f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied])
             lines += f"\nbut {widest.metric} is least with {best}; with others it is up to {units.ratio(most)} as much"
         texts.append(f"{at(first)}{text}{settings}{lines}")
+    if advice.unmeasured:
+        command = f"pytest --ftgate {shlex.quote(advice.test)}"
+        texts.append(f"{_names(advice.unmeasured)}: not measured; to compare all, run {command}")
     return texts
 
 
