@@ -68,6 +68,39 @@ def test_where_the_files_go(folder: Path, files: dict[str, str], options: list[s
             assert yaml.safe_load(after[name])
 
 
+@pytest.mark.parametrize(
+    ("commands", "branch"),
+    [
+        pytest.param([["checkout", "-q", "-b", "trunk"], ["branch", "-D", "main"]], "trunk", id="checked out"),
+        pytest.param([["branch", "-m", "master"], ["checkout", "-q", "-b", "x"]], "master", id="master beside x"),
+        pytest.param([["checkout", "-q", "-b", "x"]], "main", id="main beside x"),
+        pytest.param(
+            [
+                ["remote", "add", "up", "nowhere"],
+                ["update-ref", "refs/remotes/up/rel/1", "HEAD"],
+                ["symbolic-ref", "refs/remotes/up/HEAD", "refs/remotes/up/rel/1"],
+            ],
+            "rel/1",
+            id="the remote's",
+        ),
+        pytest.param([["branch", "-m", "1.0"], ["checkout", "-q", "--detach"]], "main", id="none"),
+        pytest.param([["branch", "-m", "1.0"]], "1.0", id="a number"),
+    ],
+)
+def test_the_workflow_has_the_default_branch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], branch: str
+) -> None:
+    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    commit(folder)
+    subprocess.run(["git", "branch", "-M", "main"], check=True)
+    for words in commands:
+        subprocess.run(["git", *words], check=True)
+    assert cli.main(["init"]) == 0
+    triggers = yaml.load((folder / WORKFLOW).read_text("utf-8"), yaml.BaseLoader)["on"]
+    assert triggers["push"]["branches"] == [branch]
+
+
 def test_a_second_run_leaves_all_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commit(folder)
     assert cli.main(["init"]) == 0
@@ -80,7 +113,10 @@ def test_a_second_run_leaves_all_and_says_so(folder: Path, capsys: pytest.Captur
         assert f"left  {name}: it already exists\n" in second
     added = f"git add tests/test_concurrency.py {WORKFLOW} && git commit"
     assert added in first
-    assert "git add" not in second
+    edit = f"# in {WORKFLOW}, edit the line `uv pip install`: it needs"
+    assert edit in first
+    for word in (edit, "git add"):
+        assert word not in second
     for said in (first, second):
         assert said.endswith("\n  pytest --ftgate-against=HEAD tests/test_concurrency.py\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 from importlib import resources
@@ -11,7 +12,7 @@ from typing import Final
 
 from ...hookspec import Subparsers, hookimpl
 from ...kit.errors import FtgateError
-from ...kit.git import AgainstError, NotTrusted, Repository
+from ...kit.git import AgainstError, NotTrusted, Repository, branch_of
 from ..last_run import project
 
 PLACES: Final = {
@@ -19,6 +20,7 @@ PLACES: Final = {
     "gitlab": Path(".gitlab") / "ftgate.yml",
 }
 """The workflow of each CI system, below the repository's top."""
+INSTALLS: Final = "it needs the packages of your other jobs, and the plugin by its address"
 
 
 @hookimpl
@@ -46,11 +48,12 @@ def run(args: argparse.Namespace) -> int:
     test = next(filter(Path.is_dir, folders), folders[0]) / "test_concurrency.py"
     files = {test: "test_concurrency.py.txt"}
     try:
-        top = Repository(root).top
+        repository = Repository(root)
+        top, branch = repository.top, _default_branch(repository)
     except NotTrusted:
         raise
     except AgainstError:
-        top = None
+        top, branch = None, ""
     ci = args.ci or ("gitlab" if top and (top / ".gitlab-ci.yml").exists() else "github")
     if top and ci in PLACES:
         files[top / PLACES[ci]] = f"{ci}.yml"
@@ -64,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(resources.files(__name__).joinpath("templates", template).read_bytes())
+            text = resources.files(__name__).joinpath("templates", template).read_text("utf-8")
+            path.write_text(text.replace("branches: [main]", f"branches: [{json.dumps(branch)}]"), "utf-8")
         except OSError as error:
             raise FtgateError(f"{name}: cannot be written: {error.strerror}") from error
         wrote.append(name)
@@ -82,7 +86,17 @@ def run(args: argparse.Namespace) -> int:
     if top is None:  # there is no other commit to compare with
         print(f"  pytest --ftgate-update {named}\n  pytest --ftgate {named}")
     else:
+        if ci in PLACES and os.path.relpath(top / PLACES[ci]) in wrote:
+            print(f"  # in {os.path.relpath(top / PLACES[ci])}, edit the line `uv pip install`: {INSTALLS}")
         if wrote:
             print(f"  git add {shlex.join(wrote)} && git commit -m 'Gate the cost of threads and processes'")
         print(f"  # then a change: 20_000 becomes 40_000 in {named}\n  pytest --ftgate-against=HEAD {named}")
     return 0
+
+
+def _default_branch(repository: Repository) -> str:
+    """The default branch of the remote, else main or master if there is one, else the branch that is checked out."""
+    head = f"refs/remotes/{repository.remote}/HEAD"
+    remote = repository.git("symbolic-ref", "--quiet", "--short", head, allowed=(0, 1)).strip()
+    usual = (name for name in ("main", "master") if repository.commit(f"refs/heads/{name}"))
+    return remote.removeprefix(f"{repository.remote}/") or next(usual, "") or branch_of(repository.root) or "main"
