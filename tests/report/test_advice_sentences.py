@@ -67,7 +67,8 @@ def test_what_was_declared_and_not_measured_is_named_with_the_command() -> None:
     assert "; no other is clearly faster or smaller" in whole
     assert "not measured" not in whole
     assert "; no other that was measured is clearly faster or smaller" in part
-    assert part.endswith(f" 3.14t-fork-w16: not measured; to compare all, run pytest --ftgate {report_by_hand.TOKENISE}")
+    command = f"pytest --ftgate {report_by_hand.TOKENISE}"
+    assert part.endswith(f" 3.14t-fork-w16: not measured; to compare all, run {command}")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

@@ -256,8 +256,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         _size(
             Metric.USS,
             lambda point: point.steadiest_bytes,
-            "unique set size: memory that no other process shares, summed over the cell's processes, while all workers are "
-            "at work",
+            "unique set size: memory that no other process shares, summed over the cell's processes, while all workers "
+            "are at work",
             gates=True,
         )._replace(read=_memory(lambda point: point.uss_bytes)),
         _size(
