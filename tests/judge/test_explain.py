@@ -302,7 +302,7 @@ class TestImports:
 
 def test_each_metric_is_explained_by_its_own_kind_and_nothing_of_time_is_said_of_memory() -> None:
     kinds = {name: explain.kind_of(name) for name in metrics.NAMES}
-    assert {name for name, kind in kinds.items() if kind == "memory"} == {"uss", "pss", "rss"}
+    assert {name for name, kind in kinds.items() if kind == "memory"} == {"uss", "pss", "rss", "peak"}
     assert {"wall", "tail", "cpu", "work", "scaling"} <= {name for name, kind in kinds.items() if kind == "time"}
     assert {"lock_wait", "queue_wait", "gil_wait"} <= {name for name, kind in kinds.items() if kind == "waits"}
     assert (kinds["growth"], kinds["start"]) == ("growth", "start")
