@@ -25,7 +25,7 @@ def test_it_is_looked_at_again(monkeypatch: pytest.MonkeyPatch, seen: list[bool]
     monkeypatch.setattr(gil, "LOOK_S", 0)
     watch = gil.GilWatch()
     watch.was_off = was_off
-    assert watch.wait_and_ask() is enabled
+    assert watch.stays_on() is enabled
     assert seen == []
 
 

@@ -24,7 +24,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             "imbalance",
             "ratio",
             None,
-            column=_imbalances,
+            column=_worker_imbalances,
             paired=Limits(0.10, 0.25),
             apart=Limits(0.15, 0.40),
             spread=0.1,
@@ -36,7 +36,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
     )
 
 
-def _imbalances(of: Columns) -> Floats:
+def _worker_imbalances(of: Columns) -> Floats:
     """The median over the iterations of each launch; NaN where none has several workers."""
     import numpy as np
 

@@ -360,7 +360,7 @@ def _soon_worse(judged: MetricVerdict, rounds: int) -> bool:
     return beyond and judged.more is not None and judged.launches + judged.more <= rounds
 
 
-def not_there(commit: str, why: str, *, stale: bool = True) -> str:
+def why_not_measured(commit: str, why: str, *, stale: bool = True) -> str:
     """Why the commit of a recording cannot be measured here: a report says it in its last lines.
 
     `stale` where only another recording helps; else `why` says what does.
@@ -375,7 +375,7 @@ def _why_none(values: Values, basis: Basis) -> str:
         return basis.why
     why = reference.unsupported or (reference.error.reason if reference.error else "")
     if why and isinstance(basis, ComparedWith) and basis.recorded:
-        return not_there(basis.commit, why)
+        return why_not_measured(basis.commit, why)
     if why:
         return f"the reference {'fails' if reference.error else 'cannot run it'}: {why}"
     return basis.why or "the reference has no figures to compare"

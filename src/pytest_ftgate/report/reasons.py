@@ -125,7 +125,9 @@ def _told(reason: Reason, judged: MetricVerdict) -> str:
         case Why.SETTLES:
             if judged.more is not None:
                 return f"about {_more(reason, judged)} would settle it"
-            return f"more {_unit(judged)}s are unlikely to settle it; try a longer workload or a quieter machine"
+            return (
+                f"more {_round_or_pair(judged)}s are unlikely to settle it; try a longer workload or a quieter machine"
+            )
         case Why.HELD:
             return f"it held in {count} of {plural(total, 'round')}"
         case Why.NOT_HELD:
@@ -183,13 +185,13 @@ def _change_and_limit(reason: Reason, judged: MetricVerdict) -> tuple[str, str]:
 
 def _more(reason: Reason, judged: MetricVerdict) -> str:
     """`9 more pairs, 40 s`: with the time that they take if that is known."""
-    seconds, pairs = reason.seconds, plural(judged.more or 0, f"more {_unit(judged)}")
+    seconds, pairs = reason.seconds, plural(judged.more or 0, f"more {_round_or_pair(judged)}")
     if seconds is None:
         return pairs
     return f"{pairs}, {f'{seconds:.0f} s' if seconds < 100 else f'{seconds / 60:.0f} min'}"
 
 
-def _unit(judged: MetricVerdict) -> str:
+def _round_or_pair(judged: MetricVerdict) -> str:
     return "round" if judged.contract else "pair"
 
 

@@ -729,7 +729,7 @@ def counts(report: Report) -> Counter[Decision]:
     return Counter(row.verdict.decision for row in report.rows)
 
 
-def not_there(row: Row) -> tuple[str, str]:
+def stale_or_missing(row: Row) -> tuple[str, str]:
     """`stale` and why the commit of a cell's recording could not be measured, where only another recording helps;
     `missing` and what does, where something else does; empty where it could be measured, or need not be.
     """

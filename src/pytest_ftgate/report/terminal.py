@@ -123,12 +123,13 @@ def _footer(report: Report, style: Style) -> list[str]:
     new = [row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE]
     for why in dict.fromkeys(plain(row.verdict.reason) for row in new if said.is_against(row) and row.verdict.reason):
         lines += entry("new", why, style, indent=0, column=9)
-    for word, cells in grouped((said.not_there(row)[0], row) for row in report.rows).items():
-        for why, count in Counter(plain(said.not_there(row)[1]) for row in cells if word).items():
+    for word, cells in grouped((said.stale_or_missing(row)[0], row) for row in report.rows).items():
+        for why, count in Counter(plain(said.stale_or_missing(row)[1]) for row in cells if word).items():
             lines += entry(word, f"{plural(count, 'cell')}: {why}", style, indent=0, column=9)
         if word == "stale":
             lines += [" " * 9 + f"record it again: {command}" for command in said.recording_commands(cells)]
-    if (count := sum(not (said.is_against(row) or said.not_there(row)[0]) for row in new)) and not report.updates:
+    count = sum(not (said.is_against(row) or said.stale_or_missing(row)[0]) for row in new)
+    if count and not report.updates:
         text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
         roads = [*(["pytest --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]

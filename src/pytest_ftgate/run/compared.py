@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..judge.judge import ComparedWith, not_there
+from ..judge.judge import ComparedWith, why_not_measured
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
 from ..model.report import first_line
@@ -29,9 +29,9 @@ class Reference(NamedTuple):
     def by_figures(self, why: str, *, stale: bool = True) -> Reference:
         """What is stored of the cell judges it, since its commit cannot; what another machine stored judges nothing.
 
-        `stale` is as for `not_there`.
+        `stale` is as for `why_not_measured`.
         """
-        text = not_there(self.recorded_at, first_line(why), stale=stale)
+        text = why_not_measured(self.recorded_at, first_line(why), stale=stale)
         return Reference(replace(self.stored, why="; ".join(filter(None, (self.stored.why, text)))))
 
 

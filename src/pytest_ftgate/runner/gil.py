@@ -49,7 +49,7 @@ class GilWatch:
         listen.of = self  # type: ignore[attr-defined]
         warnings.showwarning = listen
 
-    def wait_and_ask(self) -> bool:
+    def stays_on(self) -> bool:
         """Whether the GIL is on; where it was off, for longer than an import, which this waits for.
 
         CPython turns it on while any thread loads an extension module, and off again once that has said that it can do

@@ -250,7 +250,7 @@ class MeasuredCell:
 
     def check_gil(self, enabled: bool, module: str) -> None:
         """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
-        if self.expects_gil_off and (enabled or gil_watch.wait_and_ask()):
+        if self.expects_gil_off and (enabled or gil_watch.stays_on()):
             named = module or gil_watch.module
             by = f"module {named!r} turned it on" if named else "no module was named"
             raise Failure(

@@ -303,7 +303,7 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
         report["cpu_ns"] = cpu_ns - worker._cpu_ns
         worker._cpu_ns = cpu_ns
-        report["gil"] = gil_watch.wait_and_ask()
+        report["gil"] = gil_watch.stays_on()
         report["gil_module"] = gil_watch.module
         report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
         report["peaks"] = dict(worker.peaks)
@@ -519,7 +519,7 @@ def serve_interpreter(setup: Setup, index: int, go: tuple[int, int], report: int
 
 def note_gil(path: str) -> None:
     """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
-    if gil_watch.wait_and_ask():
+    if gil_watch.stays_on():
         with open(path, "w", encoding="utf-8") as file:
             file.write(gil_watch.module)
 
