@@ -126,4 +126,6 @@ def test_collections_are_those_that_the_interpreter_counts(bench: Bench, tmp_pat
 def test_each_sleep_is_a_switch(bench: Bench, executor: Executor, build: str) -> None:
     bench.write(BODY.format(file=""))
     found = observed(bench, executor, build, "test_sleep", workers=2, of="switches").per_call("switches")
-    assert found == pytest.approx(50, abs=3)  # the rest are waits of the workers for each other
+    # Each of 50 sleeps is one; the rest are waits of the two workers for each other, and for the GIL after a sleep.
+    assert found is not None
+    assert 49.5 <= found <= 75
