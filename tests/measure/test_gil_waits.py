@@ -9,7 +9,7 @@ import pytest
 from gil_by_hand import Draw, Line, constant, exponential, lognormal
 
 from pytest_ftgate.kit.proc import Slices
-from pytest_ftgate.measure.watch.gil_waits import Asking, Episodes, Lengths, Wait, lengths
+from pytest_ftgate.measure.watch.gil_waits import Asking, Episodes, Lengths, Wait, estimated_lengths
 from pytest_ftgate.stats.histogram import percentile
 
 MS = 1e-3
@@ -44,7 +44,7 @@ def quantile(found: Lengths, share: float) -> float:
 
 def estimates(lines: Sequence[Line], paces: Sequence[Episodes]) -> tuple[Lengths, list[float]]:
     """What is found, and its median and 95th percentile over the true ones."""
-    found = lengths(pace.waits for pace in paces if pace.clear)
+    found = estimated_lengths(pace.waits for pace in paces if pace.clear)
     true = sorted(wait for life in lines for wait in life.waits)
     return found, [quantile(found, share) / true[int(share * len(true))] for share in (0.5, 0.95)]
 
@@ -97,8 +97,8 @@ def test_short_waits_that_only_bursts_see_are_not_left_out() -> None:
 
     lines = [Line(rnd, wait, constant(2 * MS), SECONDS, 5 * MS) for _ in range(5)]
     far, close = looked_at(lines, 3 * MS, rnd), looked_at(lines, 0.1 * MS, rnd, burst=24, rest_s=0.03)
-    assert quantile(lengths([far.waits]), 0.5) > 10 * MS
-    found = lengths([far.waits, close.waits])
+    assert quantile(estimated_lengths([far.waits]), 0.5) > 10 * MS
+    found = estimated_lengths([far.waits, close.waits])
     assert quantile(found, 0.4) == pytest.approx(0.3 * MS, abs=0.1 * MS)
     assert quantile(found, 0.95) == pytest.approx(15 * MS, rel=0.2)
 
@@ -107,14 +107,14 @@ def test_quicker_looks_that_find_nothing_short_leave_it_to_those_that_saw_more()
     rnd = random.Random(37)
     lines = [Line(rnd, constant(20 * MS), constant(5 * MS), SECONDS, 5 * MS) for _ in range(5)]
     far, close = looked_at(lines, 3 * MS, rnd), looked_at(lines, 1 * MS, rnd, burst=48, rest_s=0.03)
-    assert lengths([close.waits, far.waits]) == lengths([far.waits])
+    assert estimated_lengths([close.waits, far.waits]) == estimated_lengths([far.waits])
 
 
 def test_waits_that_a_look_seldom_meets_do_not_pass_for_all() -> None:
     """Waits of a tenth of the pause: whoever is seen was met by one look alone, and half are shorter than a pause."""
     rnd = random.Random(33)
     lines = [Line(rnd, exponential(0.3 * MS), constant(2 * MS), SECONDS, 5 * MS) for _ in range(5)]
-    found = lengths([looked_at(lines, 3 * MS, rnd).waits])
+    found = estimated_lengths([looked_at(lines, 3 * MS, rnd).waits])
     assert quantile(found, 0.5) < found.pause_s
 
 
@@ -126,7 +126,7 @@ def test_long_waits_are_not_more_frequent_for_being_met_more_often() -> None:
         return 4 * MS if rnd.random() < 0.9 else 60 * MS
 
     lines = [Line(rnd, wait, constant(2 * MS), SECONDS, 5 * MS, constant(10 * MS)) for _ in range(4)]
-    found = lengths([looked_at(lines, 2 * MS, rnd).waits])
+    found = estimated_lengths([looked_at(lines, 2 * MS, rnd).waits])
     assert quantile(found, 0.5) == pytest.approx(4 * MS, rel=0.2)
     assert quantile(found, 0.95) == pytest.approx(60 * MS, rel=0.1)
 
@@ -134,7 +134,7 @@ def test_long_waits_are_not_more_frequent_for_being_met_more_often() -> None:
 def test_who_runs_shortly_between_two_looks_waits_twice() -> None:
     rnd = random.Random(35)
     lines = [Line(rnd, constant(10 * MS), constant(0.3 * MS), SECONDS, 5 * MS)]
-    found = lengths([looked_at(lines, 2 * MS, rnd).waits])
+    found = estimated_lengths([looked_at(lines, 2 * MS, rnd).waits])
     assert quantile(found, 0.5) == pytest.approx(10 * MS, rel=0.15)
 
 
@@ -193,12 +193,12 @@ def test_a_thread_that_goes_is_followed_so_far() -> None:
 def test_waits_that_were_not_followed_to_their_end_are_not_forgotten() -> None:
     ended = [Wait(10 * MS, MS, ended=True)] * 60
     cut = [Wait(15 * MS, MS, ended=False)] * 40
-    found = lengths([ended + cut])
+    found = estimated_lengths([ended + cut])
     assert found.unended / (found.unended + sum(found.histogram.values())) == pytest.approx(0.4)
     early = [Wait(5 * MS, MS, ended=False)] * 40  # these tell nothing of what comes at 10 ms
-    assert lengths([ended + early]).unended == pytest.approx(0.0)
+    assert estimated_lengths([ended + early]).unended == pytest.approx(0.0)
 
 
 def test_few_waits_tell_nothing() -> None:
-    assert lengths([[Wait(10 * MS, MS, ended=True)] * 19]) == Lengths({}, 0.0, 0.0)
-    assert lengths([]) == Lengths({}, 0.0, 0.0)
+    assert estimated_lengths([[Wait(10 * MS, MS, ended=True)] * 19]) == Lengths({}, 0.0, 0.0)
+    assert estimated_lengths([]) == Lengths({}, 0.0, 0.0)

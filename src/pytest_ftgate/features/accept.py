@@ -176,7 +176,7 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
         elif of_metric:
             largest = max(of_metric, key=lambda one: one.most or 0.0)
             most = largest.most or 0.0
-            less = Reason(code=Why.ACCEPTED_LESS, name=largest.commit, limit=_limit(each, most))
+            less = Reason(code=Why.ACCEPTED_LESS, name=largest.commit, limit=_as_change(each, most))
             decision = Decision.INCONCLUSIVE if at_least_worse(each) <= most else each.decision
             judged.append(msgspec.structs.replace(each, decision=decision, reasons=(*each.reasons, less)))
         else:
@@ -186,7 +186,7 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
     return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
 
 
-def _limit(judged: MetricVerdict, most: float) -> float:
+def _as_change(judged: MetricVerdict, most: float) -> float:
     """The largest change that is accepted, as the verdict has its change."""
     if judged.points is not None:
         return most

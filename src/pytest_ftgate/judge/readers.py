@@ -322,7 +322,7 @@ def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = 
     Kinds of lock that start with one of `but` are left out.
     """
     shares = {}
-    for order, locks in _lock_waits(sample).items():
+    for order, locks in _lock_waits_by_order(sample).items():
         waited = sum(
             site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
         )
@@ -335,26 +335,26 @@ def _share(waited_ns: int, locks: LockWaits, workers: int) -> float:
     return waited_ns / max(waited_ns, locks.thread_ns or workers * locks.work_ns)
 
 
-def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
+def _lock_waits_by_order(sample: Sample) -> dict[int, LockWaits]:
     launches = sorted(sample.of("locks"), key=lambda launch: launch.order)
     return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
 
 
 def acquires(sample: Sample) -> bool:
     """Whether any lock launch saw an acquisition: without one nothing waits, and nothing slows that is of the probe."""
-    sites = (site for locks in _lock_waits(sample).values() for site in locks.sites)
+    sites = (site for locks in _lock_waits_by_order(sample).values() for site in locks.sites)
     return any(site.contended or site.acquisitions != 0 for site in sites)  # None: they were not counted
 
 
 def waits_for_nothing(sample: Sample) -> bool:
     """Whether the lock launches, of which there is one, saw no wait."""
-    launches = _lock_waits(sample).values()
+    launches = _lock_waits_by_order(sample).values()
     return bool(launches) and not any(site.contended for locks in launches for site in locks.sites)
 
 
 def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
     """Each creation site over all lock launches; the one with the longest total wait comes first."""
-    launches = list(_lock_waits(sample).values())
+    launches = list(_lock_waits_by_order(sample).values())
     groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
     for locks in launches:
         for site in locks.sites:
@@ -401,7 +401,7 @@ def lock_holds(sample: Sample) -> dict[int, float]:
     A launch that counted no acquisitions has none.
     """
     found = {}
-    for order, locks in _lock_waits(sample).items():
+    for order, locks in _lock_waits_by_order(sample).items():
         if locks.counted_ops:
             held = Counter[int]()
             for holder in (each for site in locks.sites for each in site.holders):

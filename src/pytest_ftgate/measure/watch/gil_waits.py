@@ -177,7 +177,7 @@ class Episodes:
         return self.unclear <= _UNCLEAR * len(self.waits)
 
 
-def lengths(paces: Iterable[Sequence[Wait]]) -> Lengths:
+def estimated_lengths(paces: Iterable[Sequence[Wait]]) -> Lengths:
     """The lengths of the waits that samples at one or more paces saw; none where no pace saw enough of them end.
 
     The short waits come from the slowest pace of which no quicker one says that many waits are shorter than two of its

@@ -25,7 +25,7 @@ from ...kit.waiting import locked
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from ..process_map import ProcessMap
-from .gil_waits import Asking, Episodes, lengths
+from .gil_waits import Asking, Episodes, estimated_lengths
 from .native import NativeWaits
 from .system_calls import Sleepers, Where
 
@@ -175,7 +175,7 @@ class _GilWaits:
         for pace in self._paces():
             pace.stop()
         clear = [pace for pace in self._paces() if pace.clear]
-        estimated = lengths(pace.waits for pace in clear)
+        estimated = estimated_lengths(pace.waits for pace in clear)
         return msgspec.structs.replace(
             waits,
             gil_waits=estimated.histogram,
