@@ -146,14 +146,20 @@ class Trial:
 
     def _tell_failure(self, phase: Phase) -> None:
         """Say the first cell of the run that fails: other cells of its test may be measured for long."""
-        for each in phase.measurement.cell_runs:
-            if self.run.failure_told or each.needs or not each.alive:
+        fails = (Decision.REGRESSED, Decision.BROKEN)
+        for each in () if self.run.failure_told else phase.measurement.cell_runs:
+            if each.needs or not each.alive:
                 continue
+            row = phase.judge.so_far(each.cell)
+            if row.verdict.decision not in fails:
+                continue
+            # Only now, because it looks at the machine, and asks which commits accept the change.
             self.conditions = self.monitor.observe()
-            row = self._amended(phase.judge.so_far(each.cell))
-            if row.verdict.decision in (Decision.REGRESSED, Decision.BROKEN):
+            row = self._amended(row)
+            if row.verdict.decision in fails:
                 self.run.failure_told = True
                 self.run.listener.warn(f"{row.verdict.decision}: {each.cell.nodeid} - {said.headline(row)}")
+                return
 
     def close(self) -> None:
         """Nothing more is measured: judge what there is, and explain what has regressed."""
