@@ -210,12 +210,13 @@ def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
 
 def _is_settled(cell_run: CellRun) -> bool:
     """Whether its memory did not vary while it was held, and none of its threads waited: shares of waits need looks."""
-    for launch in cell_run.of("memory")[-1:]:
-        known = [point.steadiest_bytes for point in launch.memory]
-        sizes, waits = [each for each in known if each], launch.waits
-        waited = waits is not None and (waits.gil_s or waits.futex_s or waits.process_s)
-        return len(sizes) >= LEAST_SAMPLES and max(sizes) <= (1 + STEADY) * min(sizes) and not waited
-    return False
+    launches = cell_run.of("memory")
+    if not launches:
+        return False
+    waits = launches[-1].waits
+    sizes = [point.steadiest_bytes for point in launches[-1].memory if point.steadiest_bytes]
+    waited = waits is not None and (waits.gil_s or waits.futex_s or waits.process_s)
+    return len(sizes) >= LEAST_SAMPLES and max(sizes) <= (1 + STEADY) * min(sizes) and not waited
 
 
 # ---- launches that have barriers alone

@@ -152,11 +152,8 @@ def _advice(advice: Advice, at: Place) -> list[str]:
         first, *others = same
         names, every = first.advised or first.pareto, len(first.time.ranked)
         times = {each.name: _time(each.value, first.windows) for each in first.time.ranked}
-        memory = {
-            each.name: f"{units.size(each.value.value)} {ranking.metric.upper()}"
-            for ranking in filter(None, [first.memory])
-            for each in ranking.ranked
-        }
+        ranked, figure = (first.memory.ranked, first.memory.metric.upper()) if first.memory else ((), "")
+        memory = {each.name: f"{units.size(each.value.value)} {figure}" for each in ranked}
         figures = [(name, f"{times[name]}, {memory.get(name, 'memory unknown')}") for name in names]
         lines = _lines(figures)
         if len(names) == 1:
