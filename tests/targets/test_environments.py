@@ -312,6 +312,19 @@ def test_an_unfinished_environment_is_made_anew(maker: Maker) -> None:
     assert maker.made()
 
 
+def test_uv_on_path_serves_without_the_wheel(maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path = tmp_path / "bin" / "uv"
+    on_path.parent.mkdir()
+    on_path.symlink_to(environments.find_uv())
+    monkeypatch.setitem(sys.modules, "uv", None)  # importing it fails
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert environments.find_uv() == str(on_path)
+    assert maker.made()
+    on_path.unlink()
+    with pytest.raises(environments.UvMissing, match=r"uv was not found: install it .*pip install uv.* PATH"):
+        environments.find_uv()
+
+
 def test_two_runs_at_once_make_it_once(maker: Maker) -> None:
     """Threads stand for runs; uv is found before, as `sysconfig` of 3.11 is not safe to be asked first by several."""
     environments.find_uv()
