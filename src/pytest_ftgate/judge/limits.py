@@ -210,12 +210,14 @@ def offset(comparison: Comparison) -> float:
     A workload's own metrics have no floor: where one of the values is 0 it is a part of the largest.
     """
     of = metrics.row(comparison.metric)
-    values = (*comparison.new, *comparison.reference)
     if of.scale == "difference" and comparison.limits.floor:
         return comparison.limits.floor
     if of.unit == "share":
         return LEAST_SHARE
-    if of.scale == "difference" or (of.may_be_zero and 0 in values):
+    if not of.may_be_zero:
+        return 0.0
+    values = (*comparison.new, *comparison.reference)
+    if of.scale == "difference" or 0 in values:
         return LEAST_PART * max(values, default=0.0) or 1.0
     return 0.0
 

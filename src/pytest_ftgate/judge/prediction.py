@@ -57,13 +57,13 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
-    spread = _Spread.of(costs, moved)
-    runs = spread.runs
+    runs = _Runs.of(costs)
+    spread = _Spread.of(costs, runs, moved)
     more = 0 if costs.final else spread.missing(len(costs.new))
 
     # The limits above which the next median has regressed, and above which it fails as suspect.
     passes, fails, unlikely = spread.passing(costs.limits.effect), spread.limit(costs.alpha), spread.suspects()
-    worse, ascending = spread.worse, sorted(runs.new)
+    worse = spread.worse
 
     # The decision, and the reason for it.
     ready = runs.seen and not more
@@ -76,9 +76,9 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         decision, code = Decision.PASSED, None
     elif not more and worse > unlikely:
         decision, code = Decision.SUSPECT, Why.PREDICTED_LIKELY
-    elif len(ascending) >= LEAST_SUSPECT:
+    elif len(runs.new) >= LEAST_SUSPECT:
         decision, code = Decision.INCONCLUSIVE, Why.PREDICTED_OPEN
-        advice = () if more else (_settles(costs, moved),)
+        advice = () if more else (_settles(spread, moved),)
     else:
         decision, code = Decision.INCONCLUSIVE, Why.ONE_LAUNCH
     most = allowed(costs.metric, spread.shown(limit))
@@ -86,8 +86,8 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
 
     half, level = spread.reach((1 - INTERVAL_LEVEL) / 2), INTERVAL_LEVEL
     ends = [runs.own - half, runs.own, runs.own + half]
-    if len(ascending) < intervals.FEWEST:
-        ends, level = [ascending[0], runs.own, ascending[-1]], 0.0
+    if len(runs.new) < intervals.FEWEST:
+        ends, level = [runs.new[0], runs.own, runs.new[-1]], 0.0
     low, value, high = map(spread.shown, ends)
     shift = Interval(low=low, value=value, high=high, level=level)
     return MetricVerdict(
@@ -106,9 +106,10 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     )
 
 
-def _settles(costs: Comparison, moved: float) -> Reason:
+def _settles(now: _Spread, moved: float) -> Reason:
     """What decides an open metric: more days that differ as these do, or a quieter machine."""
-    counts = range(len(costs.recordings), max(len(costs.recordings), RECORDINGS_KEPT) + 1)
+    recorded = len(now.runs.recordings)
+    counts = range(recorded, max(recorded, RECORDINGS_KEPT) + 1)
     for code, others, quiet in (
         (Why.MORE_DAYS, moved, False),
         (Why.OTHER_WORK, 0.0, False),
@@ -116,7 +117,7 @@ def _settles(costs: Comparison, moved: float) -> Reason:
     ):
 
         def decides(days: int, others: float = others, quiet: bool = quiet) -> bool:
-            return _Spread.of(costs, others, days=days, quiet=quiet).decides()
+            return _Spread.of(now.costs, now.runs, others, days=days, quiet=quiet).decides()
 
         if decides(counts[-1]):
             return Reason(code=code, counts=(bisect_left(counts, True, key=decides),))
@@ -124,11 +125,11 @@ def _settles(costs: Comparison, moved: float) -> Reason:
 
 
 class _Runs(NamedTuple):
-    """The new launches and those of each stored day, as logs of costs.
+    """The new launches and those of each stored day, as ascending logs of costs.
 
     `own` and `centres` are their medians, `launch` is the standard deviation of the median that one new launch would
     give, with its degrees of freedom. `apart` says that three quarters of the new launches lie above three quarters of
-    the stored ones, `seen` that a run has several launches, which show `launch`.
+    the stored ones, `seen` that a run has several launches, which show `launch`. `least` is the `limits.offset`.
     """
 
     new: list[float]
@@ -139,27 +140,27 @@ class _Runs(NamedTuple):
     freedom: int
     apart: bool
     seen: bool
+    least: float
 
-
-@lru_cache(maxsize=4)  # the advice asks for the same ones with other numbers of days
-def _runs(costs: Comparison) -> _Runs:
-    new, *recordings = (tested(costs, run) for run in (costs.new, *costs.recordings))
-    own, *centres = tested(costs, [median(costs.new), *map(median, costs.recordings)])
-    seen = any(len(run) > 1 for run in (new, *recordings))
-    launch, freedom = _launch_deviation([new, *recordings]) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
-    # Of few launches all have to lie apart, and of fewer than FEWEST it is not known.
-    every = [value for run in recordings for value in run]
-    fewest = min(len(new), len(every))
-    outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
-    low, high = sorted(new)[int(outliers * len(new))], sorted(every, reverse=True)[int(outliers * len(every))]
-    return _Runs(new, recordings, own, centres, launch, freedom, fewest >= FEWEST and low > high, seen)
+    @classmethod
+    def of(cls, costs: Comparison) -> _Runs:
+        new, *recordings = (sorted(tested(costs, run)) for run in (costs.new, *costs.recordings))
+        own, *centres = tested(costs, [median(costs.new), *map(median, costs.recordings)])
+        seen = any(len(run) > 1 for run in (new, *recordings))
+        launch, freedom = _launch_deviation([new, *recordings]) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
+        # Of few launches all have to lie apart, and of fewer than FEWEST it is not known.
+        every = sorted(value for run in recordings for value in run)
+        fewest = min(len(new), len(every))
+        outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
+        apart = fewest >= FEWEST and new[int(outliers * len(new))] > every[-1 - int(outliers * len(every))]
+        return cls(new, recordings, own, centres, launch, freedom, apart, seen, offset(costs))
 
 
 class _Spread(NamedTuple):
     """The deviation of the difference between the new median and the mean of the stored ones, `middle`.
 
     `launch` is that of `_Runs`, `others` that of everything but the new launches: of the days, and of the medians of
-    the stored ones.
+    the stored ones. `highest` is what the new median lies below but for beta.
     """
 
     costs: Comparison
@@ -169,11 +170,12 @@ class _Spread(NamedTuple):
     freedom: float
     launch: float
     others: float
+    highest: float
 
     @classmethod
-    def of(cls, costs: Comparison, moved: float = 0.0, *, days: int = 0, quiet: bool = False) -> _Spread:
+    def of(cls, costs: Comparison, runs: _Runs, moved: float = 0.0, *, days: int = 0, quiet: bool = False) -> _Spread:
         """With `days` as if there were so many that differ as these do; `quiet`: and as if launches did not scatter."""
-        runs, of = _runs(costs), row(costs.metric)
+        of = row(costs.metric)
         launch = 0.0 if quiet else runs.launch
         recorded = len(runs.recordings)
         days = days or recorded
@@ -192,12 +194,13 @@ class _Spread(NamedTuple):
         of_launches = deviation**2 - between**2
         # That of a sum of variances (Satterthwaite 1946).
         freedom = deviation**4 / (between**4 / freedom + of_launches**2 / max(1, runs.freedom))
-        return cls(costs, runs, middle, deviation, freedom, launch, others)
+        highest = runs.own + _critical(freedom, 1 - costs.beta) * deviation
+        return cls(costs, runs, middle, deviation, freedom, launch, others, highest)
 
     @property
     def worse(self) -> float:
         """What has to lie beyond a limit: of several launches the median, but of two the lower one."""
-        new = sorted(self.runs.new)
+        new = self.runs.new
         return min(self.runs.own, new[-LEAST_SUSPECT]) if len(new) >= LEAST_SUSPECT else -math.inf
 
     def decides(self) -> bool:
@@ -226,19 +229,19 @@ class _Spread(NamedTuple):
 
     def rejects(self, effect: float) -> bool:
         """Whether a change as large as `effect` would have shown a larger median."""
-        return self.runs.own + self.reach(self.costs.beta) < self.passing(effect)
+        return self.highest < self.passing(effect)
 
     def failing(self, centre: float) -> float:
         """A centre moved by margin and floor."""
-        return tested(self.costs, failing(self.costs, [self.value(centre)]))[0]
+        return math.log(failing(self.costs, [self.value(centre)])[0] + self.runs.least)
 
     def passing(self, effect: float) -> float:
         """The stored centre moved to the pass limit of an effect."""
-        return tested(self.costs, passing(self.costs, [self.value(self.middle)], effect))[0]
+        return math.log(passing(self.costs, [self.value(self.middle)], effect)[0] + self.runs.least)
 
     def value(self, centre: float) -> float:
         """A centre as the value that it is of."""
-        return math.exp(centre) - offset(self.costs)
+        return math.exp(centre) - self.runs.least
 
     def shown(self, centre: float) -> float:
         """How far a centre lies from the stored one, on the metric's scale."""
