@@ -31,7 +31,12 @@ _NAMED = re.compile(
 
 def is_secret(name: str, value: str = "") -> bool:
     """Whether a variable's name says that its value is a secret, or the value is that of such a variable here."""
-    return _NAME.fullmatch(name) is not None or value in _secrets()
+    return _names_secret(name) or value in _secrets()
+
+
+@lru_cache(maxsize=1024)  # each text that is recorded asks for all variables
+def _names_secret(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def without_secrets(text: str) -> str:
@@ -48,7 +53,7 @@ def without_secrets(text: str) -> str:
 
 
 def _secrets() -> Iterator[str]:
-    named = (os.environ[name] for name in os.environ if _NAME.fullmatch(name))  # a look at a value decodes it
+    named = (os.environ[name] for name in os.environ if _names_secret(name))  # a look at a value decodes it
     return (value for value in named if len(value) >= SHORTEST)
 
 
