@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..kit.values import Interval
@@ -14,7 +15,6 @@ from .estimators import (
     finite_array,
     geometric_mean,
     iterations_ratio,
-    median,
     positive_array,
     slopes_of,
     theil_sen,
@@ -45,16 +45,17 @@ def location(values: Values, level: float) -> Interval:
     level that it really has: five values reach 0.9375 at most. Too few for CARRIED have their range, at level 0. Raises
     ValueError for none, or for one that is not finite.
     """
-    return _interval(walsh_means(values), _signed_rank_tail(len(values)), level)
+    return _interval(walsh_means(values).tolist(), _signed_rank_tail(len(values)), level)
 
 
-def median_interval(values: Values, level: float) -> Interval:
+def median_interval(values: Sequence[float], level: float) -> Interval:
     """The median of values in their unit, with the exact interval of the sign test, between two of the values.
 
     `Interval.level` is the level that it really has, 0 as in `location`. Raises ValueError as `location` does.
     """
-    finite = finite_array(values).tolist()
-    return _interval(finite, _sign_tail(len(finite)), level)
+    if not values or not all(map(math.isfinite, values)):
+        raise ValueError("finite values are needed" if values else "at least one value is needed")
+    return _interval(values, _sign_tail(len(values)), level)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
@@ -80,7 +81,7 @@ def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
     """
     import numpy as np
 
-    slopes = slopes_of(xs, ys)
+    slopes = slopes_of(xs, ys).tolist()
     groups = sorted(int(count) for count in np.unique(finite_array(xs), return_counts=True)[1])
     return _interval(slopes, _rank_sum_tail(*groups), level)
 
@@ -163,7 +164,7 @@ def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
     return tuple(cases / total for cases in accumulate(counts))[::-1]
 
 
-def _interval(shifts: Values, tail: Sequence[float], level: float) -> Interval:
+def _interval(shifts: Sequence[float], tail: Sequence[float], level: float) -> Interval:
     """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
     `tail` is the null distribution of that count. With too few values for the level the interval is the widest one, and
@@ -174,4 +175,5 @@ def _interval(shifts: Values, tail: Sequence[float], level: float) -> Interval:
     wins = min(bisect_left(tail, -(1 - level) / 2, key=lambda probability: -probability), pairs)
     low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
     reached = 1 - 2 * tail[wins]
-    return Interval(value=median(shifts), low=low, high=high, level=reached if reached >= min(level, CARRIED) else 0.0)
+    level = reached if reached >= min(level, CARRIED) else 0.0
+    return Interval(value=float(median(ordered)), low=low, high=high, level=level)
