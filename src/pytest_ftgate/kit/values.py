@@ -21,8 +21,8 @@ CommitId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A(?:(?:[0-9a-f]{40}
 """A whole object id of git (SHA-1 or SHA-256), with `+` for uncommitted changes; empty: unknown."""
 
 
-class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every value here: immutable, keyword-only, strict when decoded."""
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """Base of every value here: immutable, keyword-only, strict when decoded, never part of a reference cycle."""
 
 
 def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:

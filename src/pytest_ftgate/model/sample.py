@@ -48,7 +48,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     asked_per_s: Figure = 0.0
 
 
-class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One iteration (or one window of a duration) of one launch.
 
     wall_ns = start_ns + work_ns + join_ns; the last is, of workers that are kept, until all have reported. `ops` counts
@@ -76,7 +76,7 @@ class Timer(Struct, frozen=True, kw_only=True):
     max_ns: Natural
 
 
-class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The memory of a part of the process tree in one sample; None where the platform has no such figure.
 
     `written_bytes` is the part of USS that was written to. The rest are clean pages of files, such as the interpreter's
@@ -403,7 +403,7 @@ class Packed:
         return {} if self._known is None else msgspec.msgpack.decode(self._known(), type=dict[str, dict[int, float]])
 
 
-class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, gc=True):
     """All launches of one cell in this run.
 
     `launches` are of every role, those of one role in the order in which they ended. `reuse` and `duration_s` are the

@@ -39,7 +39,7 @@ class BaselineError(FtgateError):
     """A stored baseline that cannot be read, kept or written; the text names the place and suggests a fix."""
 
 
-class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False):
     """Base of what stands in a file: as strict as the model's, but what is at its default is left out."""
 
 
