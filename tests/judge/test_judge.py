@@ -221,10 +221,13 @@ class TestNeeds:
     def test_what_would_change_no_figure_is_not_repeated(self) -> None:
         """Without a comparison: locks that nobody waits for, growth after three launches, memory that is steady."""
 
-        def repeated(rounds: int, *, at_rest: float = 1.015, share: float = 0.0, **policy: Any) -> set[str]:
-            alone = measured(rounds=rounds, noise=1e-4, locks=0)
-            rests = Barrier(ops=2, point=held(0, round(20 * MIB * at_rest)).memory[0])
-            memory = [msgspec.structs.replace(each, barriers=(rests,)) for each in alone.of("memory")]
+        def repeated(
+            rounds: int, *, rests: float = 0.7, apart: float = 0.0, share: float = 0.0, **policy: Any
+        ) -> set[str]:
+            alone, memory = measured(rounds=rounds, noise=1e-4, locks=0), list[Launch]()
+            for number, each in enumerate(alone.of("memory")):
+                point = held(0, round(20 * MIB * rests * (1 + apart * number))).memory[0]
+                memory.append(msgspec.structs.replace(each, barriers=(Barrier(ops=2, point=point),)))
             unwaited = [msgspec.structs.replace(each, locks=LockWaits(work_ns=1, ops=1)) for each in alone.of("memory")]
             locks = [probed(order, share) for order in range(rounds)] if share else unwaited
             shown = alone.with_launches("memory", memory).with_launches("growth", memory).with_launches("locks", locks)
@@ -236,7 +239,8 @@ class TestNeeds:
         nothing = ComparedWith(why="nothing is stored for it")
         assert repeated(1) == repeated(2) == {"memory", "growth"}
         assert repeated(3) == set()
-        assert repeated(3, at_rest=1.025) == repeated(4, at_rest=0.975) == {"memory"}
+        assert repeated(3, rests=1.4) == repeated(3, apart=0.009) == set(), "less at rest than at work, as in forks"
+        assert repeated(3, apart=0.011) == repeated(4, apart=-0.01) == {"memory"}
         assert repeated(3, share=0.2) == {"locks"}
         assert repeated(3, metrics=(Metric.WALL, "gil_wait")) == {"memory"}, "its samples are of the same launches"
 

@@ -348,6 +348,23 @@ def test_a_page_a_process_is_at_rest(trees: Script) -> None:
     assert memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep).rss_bytes == 6 * MIB - 4 * PAGE
 
 
+def test_a_barrier_that_agrees_with_the_one_before_is_looked_at_once(trees: Script) -> None:
+    trees([FakeProcess()])
+    before = memory.barrier_point(ProcessMap(main=PID), sleep=FakeTime().sleep)
+    for process, slept in ((Falling(PAGE, 1), 0), (Falling(2 * PAGE, 1), 1), (Falling(8 * PAGE, 3), 3)):
+        trees([process])
+        fake = FakeTime()
+        memory.barrier_point(ProcessMap(main=PID), before, sleep=fake.sleep)
+        assert len(fake.slept) == slept
+    trees([FakeProcess(), FakeProcess()])
+    fake = FakeTime()
+    memory.barrier_point(ProcessMap(main=PID), before, sleep=fake.sleep)
+    assert fake.slept, "another number of processes"
+    trees([])
+    with pytest.raises(ProcessLookupError, match="of the launch cannot be sampled"):
+        memory.barrier_point(ProcessMap(main=PID), before, sleep=FakeTime().sleep)
+
+
 def test_memory_that_never_rests_is_looked_at_eight_times(trees: Script) -> None:
     trees([Falling(8 * PAGE, 1000)])
     fake = FakeTime()

@@ -254,13 +254,17 @@ def steady(launches: Sequence[Launch], figure_of: Callable[[Footprint], int | No
 
 
 def varies(launches: Sequence[Launch]) -> float:
-    """How far all looks at the memory of launches lie apart, at work and at barriers, as a part of the least of them.
+    """How far all looks at the memory of launches lie apart, at work or at barriers, as a part of the least of them.
 
-    Infinite if a launch lacks either.
+    What forked workers share at a barrier they do not share at work. Infinite if a launch lacks either.
     """
-    every = [[point.steadiest_bytes for point in points] for each in launches for points in (each.memory, _later(each))]
-    known = [size for sizes in every for size in sizes if size]
-    return max(known) / min(known) - 1 if known and all(map(any, every)) else math.inf
+    apart = 0.0
+    for place in ([each.memory for each in launches], [_later(each) for each in launches]):
+        known = [[size for point in points if (size := point.steadiest_bytes)] for points in place]
+        if not all(known):
+            return math.inf
+        apart = max(apart, max(map(max, known)) / min(map(min, known)) - 1)
+    return apart
 
 
 def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:

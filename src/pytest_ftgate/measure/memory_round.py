@@ -16,12 +16,12 @@ from ..runner.protocol import WARMUP
 from .cell_run import LONG_NS, CellRun, EmptyKey, RunningLaunch
 from .group import Measurement
 from .round_plan import LEAST_LAUNCHES, OutOfTime
+from .watch.memory import ENOUGH_SAMPLES
 
-HOLD_S, SHORT_HOLD_S = 0.25, 0.1
-"""How long workers are held at least; in a paired comparison long enough for what is judged, and so where a launch has
-shown that longer says no more."""
-STEADY, LEAST_SAMPLES = 0.005, 3
-"""So many samples of a hold that differ by less than this part are enough, if no thread waits."""
+HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
+"""How long workers are held at least; in a paired comparison long enough for what is judged."""
+STEADY, LEAST_SAMPLES = 0.005, 2
+"""Once so many samples of a hold differ by less than this part, later launches need one, if no thread waits."""
 MOST_HOLDS = 4
 """A side of a pair that is slower is held so many times as long at most."""
 BARRIERS = 3, 2, 1
@@ -153,7 +153,7 @@ def _hold(measurement: Measurement, pair: CellRun, grows: bool, launch: RunningL
     both = _informs(cell_run) and _cost_is_due(cell_run) and measurement.spares(hold_ns + wall_ns, 0.1)
     ways = measurement.shuffled([True, False]) if both else [True]
     # What one call of the body takes in every worker; 1 ms before the first launch.
-    share = _share_of_hold(pair, cell_run)
+    share = 1 / ENOUGH_SAMPLES if not plan.window_ns and _is_settled(pair) else _share_of_hold(pair, cell_run)
     timed = cell_run.of("time")
     calls_ns = [each.work_ns / timed[-1].loops for each in cell_run.latest] or [1e6]
     call_ns = 0.0 if plan.window_ns else max(1.0, statistics.median(calls_ns))
@@ -204,19 +204,17 @@ def _barrier_count(measurement: Measurement, cell_run: CellRun) -> int:
 
 def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
     """How long its workers are held at least: all that happens in a window can be sampled."""
-    short = cell_run.paired or _is_settled(cell_run)
-    return max(round((SHORT_HOLD_S if short else HOLD_S) * 1e9), window_ns)
+    return max(round((PAIRED_HOLD_S if cell_run.paired else HOLD_S) * 1e9), window_ns)
 
 
 def _is_settled(cell_run: CellRun) -> bool:
-    """Whether its memory did not vary while it was held, and none of its threads waited: shares of waits need looks."""
-    launches = cell_run.of("memory")
-    if not launches:
-        return False
-    waits = launches[-1].waits
-    sizes = [point.steadiest_bytes for point in launches[-1].memory if point.steadiest_bytes]
-    waited = waits is not None and (waits.gil_s or waits.futex_s or waits.process_s)
-    return len(sizes) >= LEAST_SAMPLES and max(sizes) <= (1 + STEADY) * min(sizes) and not waited
+    """Whether memory did not vary while it was held, and no thread waited: shares of waits need looks. Pairs do not."""
+    launches = [] if cell_run.paired else cell_run.of("memory")
+    known = [[point.steadiest_bytes for point in each.memory if point.steadiest_bytes] for each in launches]
+    sizes = next((each for each in reversed(known) if len(each) >= LEAST_SAMPLES), [])
+    waits = (each.waits for each in launches if each.waits)
+    waited = any(each.gil_s or each.futex_s or each.process_s for each in waits)
+    return bool(sizes) and max(sizes) <= (1 + STEADY) * min(sizes) and not waited
 
 
 # ---- launches that have barriers alone

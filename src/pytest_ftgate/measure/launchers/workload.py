@@ -297,6 +297,8 @@ class WorkloadHandle:
         self.clock = launcher.clock
         self.sample_costs_s = launcher.sample_costs_s
         self.sample_cost_s = 0.0
+        self.at_rest: MemoryPoint | None = None
+        """Its memory at the latest barrier."""
         self.left_calls: list[int] = []
         """Of each barrier after a collection, the calls of a worker before it."""
         self.answered = Answered()
@@ -397,7 +399,7 @@ class WorkloadHandle:
         message = self.awaited("at_barrier", self.timeout_s + window_ns / 1e9, "an iteration")
         processes = self.process_map(message)
         try:
-            point = barrier_point(processes)
+            point = self.at_rest = barrier_point(processes, self.at_rest)
         except ProcessLookupError as error:
             raise self.process.failure(str(error)) from error
         # Measured once for all launches with as many such workers.

@@ -19,7 +19,7 @@ FORK_S = 0.1
 """A process that was forked longer ago than this, and runs no program of its own, is not going to."""
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
 _SMALL_COST = 0.02  # the share of the time that sampling memory may take
-_ENOUGH_SAMPLES = 3
+ENOUGH_SAMPLES = 3
 _PAGE_BYTES = 4096
 _SAMPLES_AT_REST = 8
 _LOOKS_AT_REST = 64
@@ -126,13 +126,16 @@ def _together(parts: Sequence[Footprint]) -> Footprint:
     )
 
 
-def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sleep) -> MemoryPoint:
+def barrier_point(
+    known: ProcessMap, before: MemoryPoint | None = None, *, sleep: Callable[[float], None] = time.sleep
+) -> MemoryPoint:
     """The memory of a tree at a barrier: samples until two in a row agree within a page per process.
 
-    The stack of a thread that has just ended goes a moment after it was joined; at rest samples agree. After eight
-    samples, without those that were dropped, the last one stands. Raises ProcessLookupError when the tree is gone.
+    The stack of a thread that has just ended goes a moment after it was joined; at rest samples agree. The first may
+    agree with that of the barrier `before`. After eight samples, without those that were dropped, the last one stands.
+    Raises ProcessLookupError when the tree is gone.
     """
-    last: MemoryPoint | None = None
+    last = before
     taken = 0
     for _ in range(_LOOKS_AT_REST):
         live = processes.tree(known.main)
@@ -149,7 +152,7 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
         sleep(_REST_S)
         if not live or taken == _SAMPLES_AT_REST:
             break
-    if last is None:
+    if last is None or not taken:
         raise ProcessLookupError(f"process {known.main} of the launch cannot be sampled: it has ended")
     return last
 
@@ -232,7 +235,7 @@ def hold_needed_s(cost_s: float) -> float:
 
     Where LONGEST_HOLD_S is not enough there are fewer samples, not dearer ones.
     """
-    return min(LONGEST_HOLD_S, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
+    return min(LONGEST_HOLD_S, ENOUGH_SAMPLES * cost_s / _SMALL_COST)
 
 
 # Samples of a process tree over time: memory and wait states in one loop, each sampler at its own pace.
