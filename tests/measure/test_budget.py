@@ -17,7 +17,6 @@ from pytest_ftgate.measure.round_plan import (
     RoundPlan,
     calibrated_loops,
     iterations_wanted,
-    launches_wanted,
 )
 from pytest_ftgate.model.spec import Source, Spec
 
@@ -105,48 +104,6 @@ class TestIterations:
     def test_the_unit_does_not_matter(self) -> None:
         seconds = [wall / 1e9 for wall in noisy(0.03)]
         assert wanted([[seconds]]) == wanted([[noisy(0.03)]])
-
-
-def launches(
-    values: list[list[float]], *, at_least: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
-) -> int:
-    return launches_wanted(
-        values, at_least=at_least, at_most=at_most, effect=effect, round_ns=1500 * MS, budget_ns=budget_ns
-    )
-
-
-SPREAD = [-0.03, 0.03, -0.03, 0.03, -0.03, 0.03]
-
-
-class TestLaunches:
-    def test_no_noise_takes_the_floor(self) -> None:
-        assert launches([[0.1] * 4, [0.7] * 4]) == 6
-        assert launches([]) == launches([[0.3]]) == 6
-
-    def test_brings_the_interval_to_half_the_effect(self) -> None:
-        sigma = 0.03
-        values = np.random.default_rng(3).normal(0, sigma, 2000).tolist()
-        count = launches([values])
-        half_width = 1.96 * sigma * (2 / count) ** 0.5
-        assert half_width == pytest.approx(0.025, rel=0.1)
-
-    def test_the_noisiest_cell_decides_and_its_level_does_not(self) -> None:
-        quiet, loud = [x / 3 for x in SPREAD], [x + 5 for x in SPREAD]
-        assert launches([quiet, loud]) == launches([loud]) == launches([SPREAD]) > launches([quiet])
-
-    def test_a_smaller_effect_takes_more(self) -> None:
-        counts = [launches([SPREAD], effect=effect, at_most=1000) for effect in (0.2, 0.05, 0.02)]
-        assert counts == sorted(set(counts))
-
-    def test_bounds(self) -> None:
-        assert launches([[-1.0, 1.0, 0.5]]) == 40
-        assert launches([[-1.0, 1.0, 0.5]], at_least=50) == 50
-        assert launches([SPREAD], effect=0.0) == 40
-
-    @pytest.mark.parametrize(("affordable", "count"), [(30.0, 30), (29.9, 29), (6.0, 6), (4.5, 4), (1.0, 2), (0.0, 2)])
-    def test_the_budget_bounds_it(self, affordable: float, count: int) -> None:
-        # One launch is 500 ms + 10 iterations of 100 ms.
-        assert launches([[-1.0, 1.0, 0.5]], budget_ns=affordable * 1500 * MS) == count
 
 
 class TestLoops:

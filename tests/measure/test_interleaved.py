@@ -50,7 +50,7 @@ from pytest_ftgate.measure.memory_round import (
 )
 from pytest_ftgate.measure.round_plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
-from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
+from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, Waits, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
@@ -455,7 +455,15 @@ def test_progress_names_every_cell_and_the_most_that_is_left() -> None:
 def test_the_number_of_rounds_is_unsaid_while_nobody_knows_it() -> None:
     listener = Recorder()
     run_of(FakeLauncher(), limits=ADAPTING, listener=listener).measure()
-    assert {of for _, _, _, of, _ in listener.calls} == {0}
+    assert {of for _, _, _, of, _ in listener.calls} == {ADAPTING.at_least}
+    decided = Recorder()
+    needs = iter([EVERYTHING])
+
+    def until(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
+        return dict.fromkeys((sample.cell.nodeid for sample in samples), next(needs, frozenset()))
+
+    run_of(FakeLauncher(), limits=ADAPTING, listener=decided, stopping_rule=until).measure()
+    assert {of for _, _, _, of, _ in decided.calls} == {0}
 
 
 # -- windows of a duration -----------------------------------------------------------------------------------------
@@ -676,16 +684,13 @@ def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     assert not launcher.of(BARRIER)
 
 
-def test_noise_within_launches_takes_more_iterations_and_between_them_more_launches() -> None:
-    def counted(between: float, within: float = 0.0) -> tuple[int, int]:
-        return counts(measured(FakeLauncher(wall_ns=noisy(MS, between, within)), limits=AMPLE))
-
-    iterations = [counted(0.0, within)[1] for within in (0.005, 0.03, 0.6)]
+def test_noise_within_launches_takes_more_iterations_and_no_more_launches() -> None:
+    noises = [noisy(MS, 0.0, within) for within in (0.005, 0.03, 0.6)]
+    numbers = [counts(measured(FakeLauncher(wall_ns=noise), limits=AMPLE)) for noise in noises]
+    assert {launches for launches, _ in numbers} == {AMPLE.at_least}
+    iterations = [each for _, each in numbers]
     assert iterations == sorted(set(iterations))
     assert iterations[-1] > 50
-    launches = [counted(between)[0] for between in (0.003, 0.02, 0.2)]
-    assert launches[0] == 5
-    assert launches[0] < launches[1] < launches[2] == 30
 
 
 def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:
@@ -697,7 +702,7 @@ def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:
 @pytest.mark.parametrize("budget_s", [30.0, 45.0, 60.0])
 def test_the_budget_is_kept(budget_s: float) -> None:
     launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
-    samples = measured(launcher, limits=Allowance(budget_s=budget_s))
+    samples = measured(launcher, limits=Allowance(budget_s=budget_s, at_least=30))
     launches = len(samples[0].launches)
     assert launches >= 5
     assert min(len(launch.iterations) for sample in samples for launch in sample.launches) >= LEAST_ITERATIONS
@@ -786,6 +791,22 @@ def test_both_sides_of_a_pair_are_held_for_as_much_work(times: int, share: float
     paired(launcher, limits=Allowance(launches=2, iterations=2)).measure()
     assert [*launcher.held_shares[slower]] == pytest.approx([share])
     assert [*launcher.held_shares[not slower]] == pytest.approx([1 / share])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "waited_s", "shares"),
+    [((40, 40), 0.0, {1.0, 1 / 3}), ((40,), 0.0, {1.0}), ((40, 41), 0.0, {1.0}), ((40, 40), 0.01, {1.0})],
+    ids=["steady", "a single sample", "varies", "waits"],
+)
+def test_memory_that_was_steady_needs_one_sample_more_a_launch(
+    sizes: Sequence[int], waited_s: float, shares: set[float]
+) -> None:
+    for pair in (False, True):
+        launcher = FakeLauncher()
+        launcher.memory = lambda at: tuple(point for each in sizes for point in memory_of(each * MIB, 1))
+        launcher.waits = Waits(span_s=1.0, gil_s=waited_s)
+        run_of(launcher, group_of("threads"), paired=pair).measure()
+        assert launcher.held_shares[False] == ({1.0} if pair else shares)
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:

@@ -144,6 +144,7 @@ class FakeLauncher:
         self.starts: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.orders: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.held_calls_ns: list[float] = []
+        self.waits = Waits(unavailable="scripted")
         self.held_shares: dict[bool, set[float]] = {False: set(), True: set()}
         """What a call was said to take, of each that was held."""
         self.at_work = 0
@@ -278,9 +279,7 @@ class FakeHandle:
             ops=1,
             rate=1e9 / one_ns if one_ns else 0.0,
         )
-        return HeldIteration(
-            iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if sampled else None
-        )
+        return HeldIteration(iteration=iteration, memory=points, waits=self.launcher.waits if sampled else None)
 
     def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
         """An iteration, and a sample of memory at its end."""

@@ -431,7 +431,7 @@ class Options(_Keywords):
     launches: int | None = row(
         None,
         count,
-        "number of launches per cell (default: from the variance)",
+        "number of launches per cell (default: 5, or as many as a verdict needs)",
         metavar="N",
         ini_only=True,
     )

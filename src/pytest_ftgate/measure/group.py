@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import random
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,7 +28,7 @@ StoppingRule: TypeAlias = Callable[[Sequence[Sample]], Mapping[str, frozenset[Ne
 class Measurement:
     """The cells of one test: `rounds.measure_round` measures one round of them, `samples` are the launches so far.
 
-    Without a stopping rule the variance alone decides how many rounds there are, with every kind of launch unless the
+    Without a stopping rule there are as many rounds as are asked for at least, with every kind of launch unless the
     figures' rule leaves one out.
     """
 
@@ -98,19 +97,15 @@ class Measurement:
         return [cell_run.sample() for cell_run in self.cell_runs]
 
     def plan_rounds(self) -> None:
-        """Plan how many rounds there are to be, and how many iterations in each, from the launches so far."""
+        """Plan how many iterations the rounds to come have, from the launches so far, and how many rounds there are."""
         plan = self.plan
-        # 1. Each alive cell's ratios to its reference or its control workload: by launch so far, by iteration.
-        ratios: list[list[list[float]]] = []
+        # 1. Each cell's ratios to its reference or its control workload: by launch so far, by iteration.
         timed: list[list[list[float]]] = []
-        for cell_run in self.cell_runs:
-            if cell_run.alive:
-                paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.of("time")
-                beside = {launch.order: plan.values(launch) for launch in paired}
-                there = [own for own in cell_run.of("time") if own.order in beside]
-                ratios.append([ratios_of(plan.values(own), beside[own.order]) for own in there])
-                if "time" in cell_run.needs:
-                    timed.append(ratios[-1])
+        for cell_run in self.needing("time"):
+            paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.of("time")
+            beside = {launch.order: plan.values(launch) for launch in paired}
+            there = [own for own in cell_run.of("time") if own.order in beside]
+            timed.append([ratios_of(plan.values(own), beside[own.order]) for own in there])
         # 2. The iterations of the rounds to come, by what the last one took.
         if timed and plan.taken:
             launch_ns = max(0.0, plan.round_ns - plan.extra_ns - plan.iteration_ns * plan.taken)
@@ -118,9 +113,7 @@ class Measurement:
             extra_ns = plan.extra_ns if more else 0.0
             plan.plan_iterations(timed, launch_ns=launch_ns, iteration_ns=plan.iteration_ns, extra_ns=extra_ns)
         # 3. The rounds.
-        known = [[each for each in launches if each] for launches in ratios]
-        values = [[statistics.median(map(math.log, each)) for each in launches] for launches in known if launches]
-        plan.plan_rounds(values, until_settled=self.stopping_rule is not None)
+        plan.plan_rounds(until_settled=self.stopping_rule is not None)
 
     # -- what the steps of a round share -----------------------------------------------------------------------
 
@@ -212,7 +205,7 @@ class Measurement:
 
     def tell_progress(self, cell_run: CellRun, phase: str) -> None:
         plan, number = self.plan, self.plan.rounds + 1
-        of = 0 if self.stopping_rule else plan.limits.launches or 0
+        of = 0 if self.stopping_rule else plan.rounds_wanted
         self.listener.advance(cell_run.cell.label, phase, number, of if number <= of else 0, plan.left_s)
 
     def calibrate(self) -> None:

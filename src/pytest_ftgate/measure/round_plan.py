@@ -33,8 +33,6 @@ CHEAP_NS = 2e9
 DEAR_SHARE = 0.1
 """The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
-EFFECT = 0.05
-"""The shift between two sides that as many launches tell as their variance alone asks for."""
 LATER_ROUNDS = 0.5, 0.8
 """What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
 RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
@@ -233,24 +231,16 @@ class RoundPlan:
             tail=min(self.limits.least_iterations, self.most) if known else 0,
         )
 
-    def plan_rounds(self, values: Sequence[Sequence[float]], until_settled: bool) -> None:
-        """Decide after a round how many there are in all.
-
-        `values` are each cell's log-ratios of launches so far. With `until_settled` a stopping rule ends the run, and
-        only the budget and `at_most` limit the rounds.
+    def plan_rounds(self, until_settled: bool) -> None:
+        """Decide after a round how many there are in all, as far as the time allows: `at_least`, or `at_most` where a
+        stopping rule ends the run.
         """
-        if self.limits.launches is not None or not (values or until_settled):
+        if self.limits.launches is not None:
             return
         launch_ns = max(0.0, self.round_ns - self.iteration_ns * self.taken)
-        self.rounds_wanted = launches_wanted(
-            values,
-            at_least=self.limits.at_most if until_settled else self.limits.at_least,
-            at_most=self.limits.at_most,
-            effect=EFFECT,
-            round_ns=launch_ns + self.planned * self.iteration_ns,
-            budget_ns=self.left_s * 1e9,
-            taken=self.rounds,
-        )
+        affordable = self.left_s * 1e9 / max(1.0, launch_ns + self.planned * self.iteration_ns)
+        wanted = self.limits.at_most if until_settled else self.limits.at_least
+        self.rounds_wanted = max(LEAST_LAUNCHES, math.floor(min(wanted, self.rounds + affordable)))
 
 
 def iterations_wanted(
@@ -279,30 +269,6 @@ def iterations_wanted(
     wanted = max(tail if tail * iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
     affordable = (budget_ns / max(1, launches) - launch_ns - extra_ns) / max(1.0, iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
-
-
-def launches_wanted(
-    values: Sequence[Sequence[float]],
-    *,
-    at_least: int,
-    at_most: int,
-    effect: float,
-    round_ns: float,
-    budget_ns: float,
-    taken: int = 0,
-) -> int:
-    """The launches of each cell in all, the `taken` ones included.
-
-    `values` holds, for each cell, the log-ratios of its launches so far to its reference or control workload: the
-    noisiest cell decides. That many bring the 95 % interval of a shift between two such sides to about half of `effect`
-    on each side; between `at_least` (what the exact test needs) and `at_most`. `budget_ns` is for those to come;
-    if it forbids even `at_least`, as many as it allows, and never fewer than 2.
-    """
-    deviation = max((estimators.gini_deviation(cell) for cell in values), default=0.0)
-    half_width = math.log1p(effect) / 2
-    wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
-    affordable = taken + budget_ns / max(1.0, round_ns)
-    return max(LEAST_LAUNCHES, math.floor(min(max(at_least, math.ceil(wanted)), affordable)))
 
 
 def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float) -> int:

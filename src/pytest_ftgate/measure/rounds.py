@@ -1,8 +1,8 @@
 """Measures the cells of one test interleaved: started together, iterations in random order, never two at once.
 
 Each cell is paired with its reference, or with the control workload under the same executor; memory is sampled in
-launches of its own. The number of iterations follows from the variance of the first ones, blind to any comparison; so
-does the number of rounds, unless a stopping rule says what is still undecided. Both are planned within a budget, and
+launches of its own. The number of iterations follows from the variance of the first ones, blind to any comparison; the
+number of rounds is fixed, unless a stopping rule says what is still undecided. Both are planned within a budget, and
 when it is over no iteration begins.
 """
 
