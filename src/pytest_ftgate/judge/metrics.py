@@ -261,7 +261,10 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             gates=True,
         )._replace(read=_memory(lambda point: point.uss_bytes)),
         _size(
-            "pss", lambda point: point.pss_bytes, "proportional set size: the same, with a part of the shared, which is smaller while others run the same interpreter; on Linux"
+            "pss",
+            lambda point: point.pss_bytes,
+            "proportional set size: the same, with a part of the shared, less while others run the same interpreter; "
+            "on Linux",
         ),
         _size("rss", lambda point: point.rss_bytes, "resident set size: the same, with all shared memory"),
         MetricRow(
