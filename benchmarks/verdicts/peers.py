@@ -304,14 +304,14 @@ def of_project(root: Path, only: str) -> Iterator[list[str]]:
     gate: Words = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1")
     bench: Words = (python, "-m", "pytest", "-q", f"--benchmark-storage={root.parent / 'saved'}", "test_bench.py")
     asv: Words = (sys.executable, "-m", "asv")
-    output([*gate, "-oftgate_launches=1", "test_gate.py::test_0"], root)
     if fnmatchcase("asv", only):
         ended([*asv, "setup"], root)  # it exits with 1, and prints what it has made
         output([*asv, "machine", "--yes"], root)
     compared = ("--benchmark-compare", "--benchmark-compare-fail=mean:5%")
     files = [root.parent / f"{side}.json" for side in ("before", "after")]
     tools: dict[str, list[tuple[Path, Words]]] = {
-        "pytest-ftgate": [(root, (*gate, "test_gate.py"))],
+        "pytest-ftgate, first run": [(root, (*gate, "test_gate.py"))],
+        "pytest-ftgate, next run": [(root, (*gate, "test_gate.py"))],
         "pytest-benchmark": [(before, (*bench, "--benchmark-save=before")), (root, (*bench, *compared))],
         "asv continuous": [(root, (*asv, "continuous", "HEAD~1", "HEAD"))],
         "pyperf compare_to": [
@@ -323,7 +323,7 @@ def of_project(root: Path, only: str) -> Iterator[list[str]]:
         ],
     }
     for name, commands in tools.items():
-        if fnmatchcase(name.partition(" ")[0].removeprefix("pytest-"), only):
+        if fnmatchcase(re.split("[ ,]", name.removeprefix("pytest-"))[0], only):
             yield [name, *timed(commands)]
 
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import FIGURES, Judge
 from pytest_ftgate.judge.values import Values
+from pytest_ftgate.kit.git import AgainstError
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import machine
@@ -1101,6 +1102,45 @@ def test_the_first_failure_is_said_as_soon_as_it_is_decided(project: Project) ->
     assert (outcome.decision(THREADS), outcome.decision(FORK)) == (Decision.REGRESSED, Decision.REGRESSED)
     project.run(day(), against="main")
     assert not [text for text in project.listener.warnings if text.startswith("regressed: ")]
+
+
+@pytest.mark.parametrize("time", [None, 300.0])
+def test_an_error_is_said_as_a_failure_is_while_other_cells_are_measured(
+    project: Project, monkeypatch: pytest.MonkeyPatch, time: float | None
+) -> None:
+    launcher, said_after = day(between=0.4), list[int]()
+    launcher.trouble = lambda at: failed("raised KeyError: 'lost'") if at.label == "3.14-fork-w2" else None
+    warn = Watcher.warn
+
+    def noted(watcher: Watcher, text: str) -> None:
+        if text.startswith("error: "):
+            said_after.append(len(launcher.requests))
+        warn(watcher, text)
+
+    monkeypatch.setattr(Watcher, "warn", noted)
+    outcome = project.run(launcher, against="main", time=time)
+    assert [text for text in project.listener.warnings if text.startswith("error: ")] == [
+        f"error: {FORK} - also in the reference: KeyError: 'lost'"
+    ]
+    assert outcome.decision(FORK) is Decision.ERROR
+    assert said_after[0] < len(launcher.requests) / 2, "after its first round"
+
+
+def test_a_test_that_cannot_begin_is_said_before_others_are_measured(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, other = (group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("lost", "other"))
+    settle, said_before = Trial._settle, list[list[str]]()
+
+    def lost_settles(trial: Trial, *given: Any) -> frozenset[tuple[str, str]]:
+        said_before.append([*project.listener.warnings])
+        if trial.group.key == lost.key:
+            raise AgainstError("no such commit")
+        return settle(trial, *given)
+
+    monkeypatch.setattr(Trial, "_settle", lost_settles)
+    project.run(day(), lost, other, against="main", time=300.0)
+    assert said_before == [[], [f"error: {lost.cells[0].nodeid} - no such commit"]]
 
 
 def test_a_budget_is_the_end_whatever_is_under_way(project: Project) -> None:

@@ -175,7 +175,9 @@ class Run(Shared):
                     # 4. Keep the rows of the tests that have ended.
                     for trial in trials:
                         if not trial.open:
-                            self.rows.add(self._placed(trial, trial.rows()))
+                            rows = trial.rows()
+                            self.tell_failure(rows)
+                            self.rows.add(self._placed(trial, rows))
                             self._ended.add(trial.group.key)
                     trials = [trial for trial in trials if trial.open]
         except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended

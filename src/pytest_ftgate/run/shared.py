@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..declare.options import Options
 from ..judge.judge import Policy
@@ -14,11 +14,16 @@ from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
 from ..measure.round_plan import Listener
 from ..measure.spent import Spent
-from ..model.report import Machine
+from ..model.report import Machine, Row
+from ..model.verdict import Decision
+from ..report import said
 from .folder import RunFolder
 from .sides.references import References
 from .stored import StoredBaselines
 from .targets import Targets
+
+FAILURES: Final = (Decision.REGRESSED, Decision.BROKEN, Decision.ERROR)
+"""Decisions that no later launch changes, and that are said at once."""
 
 
 class RunTime:
@@ -78,3 +83,10 @@ class Shared:
         self.plugins = features("run")
         self.hooks = self.plugins.hook
         self.failure_told = False
+
+    def tell_failure(self, rows: Iterable[Row]) -> None:
+        """Say the first failure of the run, if it is among these: where tests share a time, pytest reports none yet."""
+        row = next((each for each in rows if each.verdict.decision in FAILURES), None)
+        if row is not None and not self.failure_told:
+            self.failure_told = True
+            self.listener.warn(f"{row.verdict.decision}: {row.cell.nodeid} - {said.headline(row)}")

@@ -21,13 +21,12 @@ from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
-from ..report import said
 from ..targets import environments
 from . import explaining
 from .compared import Reference, references_of
 from .explaining import Explainer
 from .phase import Phase, left_open, shortfall
-from .shared import Shared
+from .shared import FAILURES, Shared
 from .sides.checkout import Checkout
 from .targets import same, unavailable
 
@@ -146,20 +145,18 @@ class Trial:
 
     def _tell_failure(self, phase: Phase) -> None:
         """Say the first cell of the run that fails: other cells of its test may be measured for long."""
-        fails = (Decision.REGRESSED, Decision.BROKEN)
-        for each in () if self.run.failure_told else phase.measurement.cell_runs:
-            if each.needs or not each.alive:
+        for each in () if self.run.failure_told or phase.instead else phase.measurement.cell_runs:
+            if each.error is not None:
+                verdict = Verdict(decision=Decision.ERROR, reason=each.error.reason)
+                row = Row(cell=each.cell, verdict=verdict, sample=each.sample())
+            elif each.needs or not each.alive:
                 continue
-            row = phase.judge.so_far(each.cell)
-            if row.verdict.decision not in fails:
-                continue
-            # Only now, because it looks at the machine, and asks which commits accept the change.
-            self.conditions = self.monitor.observe()
-            row = self._amended(row)
-            if row.verdict.decision in fails:
-                self.run.failure_told = True
-                self.run.listener.warn(f"{row.verdict.decision}: {each.cell.nodeid} - {said.headline(row)}")
-                return
+            else:
+                row = phase.judge.so_far(each.cell)
+            if row.verdict.decision in FAILURES:
+                # Only now, because it looks at the machine, and asks which commits accept the change.
+                self.conditions = self.monitor.observe()
+                self.run.tell_failure([self._amended(row)])
 
     def close(self) -> None:
         """Nothing more is measured: judge what there is, and explain what has regressed."""
