@@ -248,7 +248,7 @@ def committed(folder: Path, workload: Workload) -> Path:
     }
     output([*GIT, "init", "--quiet", root])
     for text, message in ((workload.before, "before"), (workload.after, "after")):
-        files["work.py"] = text
+        files |= {"work.py": text, "README.md": message}
         for name, content in files.items():
             (root / name).write_text(textwrap.dedent(content).lstrip(), encoding="utf-8")
         output([*GIT, "add", "."], root)

@@ -242,39 +242,39 @@ def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Ite
 
 # -- a project with one regression, each tool by its own command -----------------------------------------------------
 
-TESTS, SLOWER = 50, 37
+TESTS = 50
 RED = re.compile(r"regressed|slower|DECREASED", re.IGNORECASE)
-PROJECT = {
-    ".gitignore": ".ftgate/\n.asv/\n.benchmarks/\n__pycache__/\n",
-    "pytest.ini": "[pytest]\nftgate_install =\n",
-    "test_gate.py": "import work\nfrom pytest_ftgate import ftgate, threads\n"
-    + "".join(
-        f'\n\n@ftgate.compare(threads, workers=1, pythons=["3.14"])\ndef test_{at}(worker):\n    work.call_{at}()\n'
-        for at in range(TESTS)
-    ),
-    "test_bench.py": f"import pytest\nimport work\n\n\n@pytest.mark.parametrize('at', range({TESTS}))\n"
-    "def test_call(benchmark, at):\n    benchmark(getattr(work, f'call_{at}'))\n",
-    "perf.py": f"import pyperf\nimport work\n\nrunner = pyperf.Runner()\nfor at in range({TESTS}):\n"
-    "    runner.bench_func(f'call_{at}', getattr(work, f'call_{at}'))\n",
-    "benchmarks/__init__.py": "",
-    "benchmarks/timed.py": "import os\nimport sys\n\nsys.path.insert(0, os.environ['ASV_BUILD_DIR'])\nimport work\n"
-    + "".join(f"\n\ndef time_{at}():\n    work.call_{at}()\n" for at in range(TESTS)),
-}
 
 
-def work(slower: str) -> str:
-    """The measured module: each call is of 5 ms by a function of its own, of which one may be slower."""
-    rounds = round(0.005 * rounds_per_s("3.14"))
-    steps = (
-        f"\n\ndef step_{at}():\n    burn({rounds}{slower if at == SLOWER else ''})\n\n\n"
-        f"def call_{at}():\n    step_{at}()\n"
-        for at in range(TESTS)
-    )
-    return BURN.lstrip() + "".join(steps)
+def files(tests: int, rounds: int, slower: str) -> dict[str, str]:
+    """Those of one commit: each test calls a function of its own for so many rounds, of which one may be slower."""
+    numbers = range(tests)
+    return {
+        ".gitignore": ".ftgate/\n.asv/\n.benchmarks/\n__pycache__/\n",
+        "pytest.ini": "[pytest]\nftgate_install =\n",
+        "work.py": BURN.lstrip()
+        + "".join(
+            f"\n\ndef step_{at}():\n    burn({rounds}{slower if at == tests * 3 // 4 else ''})\n\n\n"
+            f"def call_{at}():\n    step_{at}()\n"
+            for at in numbers
+        ),
+        "test_gate.py": "import work\nfrom pytest_ftgate import ftgate, threads\n"
+        + "".join(
+            f'\n\n@ftgate.compare(threads, workers=1, pythons=["3.14"])\ndef test_{at}(worker):\n    work.call_{at}()\n'
+            for at in numbers
+        ),
+        "test_bench.py": f"import pytest\nimport work\n\n\n@pytest.mark.parametrize('at', range({tests}))\n"
+        "def test_call(benchmark, at):\n    benchmark(getattr(work, f'call_{at}'))\n",
+        "perf.py": f"import pyperf\nimport work\n\nrunner = pyperf.Runner()\nfor at in range({tests}):\n"
+        "    runner.bench_func(f'call_{at}', getattr(work, f'call_{at}'))\n",
+        "benchmarks/__init__.py": "",
+        "benchmarks/timed.py": "import os\nimport sys\n\nsys.path.insert(0, os.environ['ASV_BUILD_DIR'])\nimport work\n"
+        + "".join(f"\n\ndef time_{at}():\n    work.call_{at}()\n" for at in numbers),
+    }
 
 
-def made(folder: Path) -> Path:
-    """The project with its two commits, and a worktree of the first."""
+def made(folder: Path, tests: int) -> Path:
+    """The project with its two commits, whose calls take 5 ms, and a worktree of the first."""
     root = folder / "project"
     config = {
         "version": 1,
@@ -284,11 +284,11 @@ def made(folder: Path) -> Path:
         "environment_type": "virtualenv",
     }
     config |= {"pythons": ["3.14"], "build_command": [], "install_command": ["python -c pass"], "uninstall_command": []}
-    files = {**PROJECT, "asv.conf.json": json.dumps(config)}
+    rounds = round(0.005 * rounds_per_s("3.14"))
     (root / "benchmarks").mkdir(parents=True)
     output([*GIT, "init", "--quiet", root])
     for slower in ("", " * 3 // 2"):
-        for name, text in (files | {"work.py": work(slower)}).items():
+        for name, text in (files(tests, rounds, slower) | {"asv.conf.json": json.dumps(config)}).items():
             (root / name).write_text(text, encoding="utf-8")
         output([*GIT, "add", "."], root)
         output([*GIT, "commit", "--quiet", "-m", "work"], root)
@@ -347,13 +347,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path, nargs="?")
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell for the product")
-    parser.add_argument("--project", action="store_true", help="a project of 50 tests with one regression")
+    parser.add_argument("--project", action="store_true", help="a project of tests, one of which regresses")
+    parser.add_argument("--tests", type=int, default=TESTS, help="how many that project has")
     parser.add_argument("--only", default="*", help="these tools of --project: ftgate, benchmark, asv, pyperf")
     options = parser.parse_args()
     if options.project or options.series is None:
         with tempfile.TemporaryDirectory(prefix="ftgate-peers-") as folder:
             columns = ("tool", "to the first red", "in all", "what it said")
-            page.show(__file__, columns, of_project(made(Path(folder)), options.only))
+            page.show(__file__, columns, of_project(made(Path(folder), options.tests), options.only))
         return
     found = series.pairs(options.series)
     cells = sorted({pair.cell for pair in found})

@@ -1,12 +1,16 @@
 """Where the wall clock of a run goes, step by step.
 
     python benchmarks/verdicts/steps.py [--only GLOB ...] [--source CHECKOUT] [--bars]
+    python benchmarks/verdicts/steps.py --seconds [--only GLOB ...]
 
-Each case is a run of the product on a fresh project whose body computes for some ms: four or sixteen cells, recorded,
-compared with a commit that differs in a comment, or measured for `ftgate decide`, which compares nothing. A thread
-looks at the stack of the controller every 4 ms. A look counts for the innermost function that belongs to a step, with
-all the time since the look before it. The table shows seconds. Below it are the gaps: the spans of 20 ms and more that
-belong to no step, by their function. With `--bars` each case has a line on which a letter is half a second.
+Each case is a run of the product on a fresh project whose body computes for some ms: so many cells, recorded, compared
+with the commit before, or measured for `ftgate decide`, which compares nothing. A thread looks at the stack of the
+controller every 4 ms. A look counts for the innermost function that belongs to a step, with all the time since the look
+before it. The table shows seconds. Below it are the gaps: the spans of 20 ms and more that belong to no step, by their
+function. With `--bars` each case has a line on which a letter is half a second.
+
+With `--seconds` nobody looks, and the table has a row for each case: what it is, and how long its command takes. All
+cases take 10 minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from types import FrameType
 
@@ -28,14 +32,24 @@ LOOK_S = 0.004
 GAP_S = 0.02
 LETTER_S = 0.5
 PACKAGE = "/pytest_ftgate/"
+GATE, MEASURED = "--ftgate-against=HEAD~1", "-oftgate_unchanged=measure"
 CASES = {
-    "record": ("--ftgate-update=new",),
-    "pairs": ("--ftgate-against=HEAD~1", "-oftgate_unchanged=measure"),
-    "decide": (),
+    "docs 4": ("a branch that changes no code, 4 cells", "", (GATE,)),
+    "comment 4": ("the same function calls as before: not measured, 4 cells", "comment", (GATE,)),
+    "slower 2": ("10x slower, 2 cells", "x 10", (GATE,)),
+    "slower 1": ("+10 %, 1 cell", "x 1.1", (GATE,)),
+    "pairs 4": ("unchanged but measured, 4 cells", "comment", (GATE, MEASURED)),
+    "pairs 16": ("the same, 16 cells", "comment", (GATE, MEASURED)),
+    "record 4": ("recorded, 4 cells", "comment", ("--ftgate-update=new",)),
+    "record 16": ("the same, 16 cells", "comment", ("--ftgate-update=new",)),
+    "decide 16": ("measured for `ftgate decide`, 16 cells", "comment", ()),
 }
+"""By name and number of cells: what it is, what the second commit changes, and options."""
 CELLS = {
-    4: ('threads, processes=["fork"]', [2]),
-    16: ('threads, interpreters, processes=["fork", "spawn"]', [1, 2]),
+    1: ("threads", [2], ["3.14t"]),
+    2: ('threads, processes=["fork"]', [2], ["3.14"]),
+    4: ('threads, processes=["fork"]', [2], ["3.14", "3.14t"]),
+    16: ('threads, interpreters, processes=["fork", "spawn"]', [1, 2], ["3.14", "3.14t"]),
 }
 ROUNDS = 60_000
 LAUNCHERS = "measure/launchers/"
@@ -121,18 +135,27 @@ def spans(looks: Sequence[tuple[str, float]]) -> Iterator[tuple[str, float]]:
         ended_s = last_s
 
 
+def project(case: str, folder: Path) -> Path:
+    """The project of a case with its two commits, which differ as it says."""
+    import commits
+
+    _, edit, _ = CASES[case]
+    executors, workers, pythons = CELLS[int(case.split()[1])]
+    rounds = round(ROUNDS * float(edit[2:])) if edit.startswith("x") else ROUNDS
+    before = commits.CPU.format(rounds=ROUNDS, comment="")
+    after = commits.CPU.format(rounds=rounds, comment=commits.COMMENT if edit == "comment" else "")
+    test = commits.TEST.format(executors=executors, workers=workers, pythons=pythons)
+    test = test.replace("import ftgate,", "import ftgate, interpreters,")
+    workload = commits.Workload(name=case, change=0.0, test=test, before=before, after=after)
+    return commits.committed(folder, workload)
+
+
 def measured(case: str, source: Path) -> list[tuple[str, float]]:
     """The spans of one run."""
     import commits
 
-    what, cells = case.split()
-    work = [commits.CPU.format(rounds=ROUNDS, comment=comment) for comment in ("", commits.COMMENT)]
-    executors, workers = CELLS[int(cells)]
-    test = commits.TEST.format(executors=executors, workers=workers, pythons=["3.14", "3.14t"])
-    test = test.replace("import ftgate,", "import ftgate, interpreters,")
-    workload = commits.Workload(name=case, change=0.0, test=test, before=work[0], after=work[1])
     with tempfile.TemporaryDirectory(prefix="ftgate-steps-") as name:
-        root, looks = commits.committed(Path(name), workload), Path(name) / "looks.json"
+        root, looks = project(case, Path(name)), Path(name) / "looks.json"
         words = [
             "env",
             f"PYTHONPATH={source / 'src'}",
@@ -142,8 +165,37 @@ def measured(case: str, source: Path) -> list[tuple[str, float]]:
             looks,
             *commits.OPTIONS[:4],
         ]
-        commits.ended([*words, *CASES[what], "test_work.py"], root)
+        commits.ended([*words, *CASES[case][2], "test_work.py"], root)
         return [*spans(json.loads(looks.read_text(encoding="utf-8")))]
+
+
+def timed(cases: Sequence[str]) -> Iterator[list[str]]:
+    """A row for each case, without looks: what it is, and the seconds of its command."""
+    import commits
+
+    for case in cases:
+        with tempfile.TemporaryDirectory(prefix="ftgate-steps-") as name:
+            root, (what, _, options) = project(case, Path(name)), CASES[case]
+            began = time.monotonic()
+            commits.ended([sys.executable, "-m", "pytest", *commits.OPTIONS[:4], *options, "test_work.py"], root)
+            yield [what, f"{time.monotonic() - began:.0f}"]
+
+
+def first() -> Iterator[list[str]]:
+    """The row of a new project: from `ftgate init` by its next steps to the verdict on the change that they propose."""
+    import commits
+
+    with tempfile.TemporaryDirectory(prefix="ftgate-steps-") as name:
+        root = Path(name)
+        commits.output([*commits.GIT, "init", "--quiet", root])
+        began = time.monotonic()
+        commits.output([Path(sys.executable).with_name("ftgate"), "init"], root)
+        for words in (["add", "."], ["commit", "--quiet", "-m", "first"]):
+            commits.output([*commits.GIT, *words], root)
+        test = root / "tests" / "test_concurrency.py"
+        test.write_text(test.read_text(encoding="utf-8").replace("20_000", "40_000"), encoding="utf-8")
+        commits.ended([sys.executable, "-m", "pytest", "-q", "--ftgate-against=HEAD", test], root)
+        yield ["`ftgate init`, a commit, a change and its verdict", f"{time.monotonic() - began:.0f}"]
 
 
 def main() -> None:
@@ -153,12 +205,24 @@ def main() -> None:
     import page
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="extend", nargs="+", default=[], metavar="GLOB", help="such as 'record 4'")
+    parser.add_argument(
+        "--only",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="such as 'record 4'; 'init' has seconds only",
+    )
     parser.add_argument("--source", type=Path, default=page.ROOT, metavar="CHECKOUT")
     parser.add_argument("--bars", action="store_true")
+    parser.add_argument("--seconds", action="store_true", help="only how long each case takes")
     options = parser.parse_args()
-    names = [f"{what} {cells}" for what in CASES for cells in CELLS]
-    cases = [name for name in names if any(fnmatchcase(name, each) for each in options.only or ["*"])]
+    names = [name for name in ("init", *CASES) if any(fnmatchcase(name, each) for each in options.only or ["*"])]
+    cases = [name for name in names if name in CASES]
+    if options.seconds:
+        rows = chain(first() if "init" in names else [], timed(cases))
+        page.show(__file__, ("what", "seconds"), rows)
+        return
     found = {case: measured(case, options.source) for case in cases}
     totals = {case: Counter[str]() for case in cases}
     gaps = Counter[tuple[str, str]]()
