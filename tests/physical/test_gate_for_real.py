@@ -30,6 +30,8 @@ FAST = (
     "--ftgate-metrics=wall",
     "--ftgate-test-time=60s",
 )
+UNEXPLAINED = "-oftgate_explain=no"
+"""What a regression comes from is for the last test here, and for `plugin/test_explained.py`."""
 
 
 @pytest.fixture
@@ -57,7 +59,8 @@ def test_a_leak_fails_by_default_against_a_commit_and_a_contract(project: Exampl
     leaking = LEAK.replace("    sum(", "    HELD.append(bytearray(16 << 10))\n    sum(")
     held = leaking.replace("@ftgate.compare", '@ftgate.contract("growth < 16 KiB")\n@ftgate.compare')
     project.pytester.makepyfile(test_leak=held)
-    result = project.run_pytest("--ftgate", "--ftgate-against=HEAD", "--ftgate-test-time=60s", "-oftgate_launches=5")
+    options = "--ftgate", "--ftgate-against=HEAD", "--ftgate-test-time=60s", "-oftgate_launches=5", UNEXPLAINED
+    result = project.run_pytest(*options)
     result.assert_outcomes(failed=len(project.rows()))
     for row in project.rows():
         found = {each["contract"] or each["metric"]: each["decision"] for each in row["verdict"]["metrics"]}
@@ -88,19 +91,20 @@ def skip_where_it_cannot_tell(project: Example) -> None:
 def test_a_regression_fails_the_run_and_names_the_cell(project: Example) -> None:
     write(project)
     commit(project.folder)
-    recorded = project.run_fresh(*FAST, "--ftgate-update", "-oftgate_launches=9", "-k", "3.14t")  # both builds below
+    fast = (*FAST, UNEXPLAINED, "-k", "3.14t")
+    recorded = project.run_fresh(*fast, "--ftgate-update", "-oftgate_launches=9")
     recorded.assert_outcomes(passed=1)
     assert recorded.ret == 0
     recorded.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14t-threads-w1?: wall*", "*1 recorded*"])
     (baseline,) = (project.folder / "baselines" / "test_burn.py" / "test_burn").glob("*.json")
 
-    unchanged = project.run_fresh(*FAST, "-k", "3.14t")
+    unchanged = project.run_fresh(*fast)
     assert unchanged.ret in (0, 5), "a busy machine may leave it undecided\n" + unchanged.stdout.str()
     assert "regressed" not in decisions(project).values()
 
     before = baseline.read_text(encoding="utf-8")
     write(project, int(ROUNDS * 1.6))
-    slower = project.run_fresh(*FAST, "--ftgate-update=all", "-k", "3.14t")
+    slower = project.run_fresh(*fast, "--ftgate-update=all")
     skip_where_it_cannot_tell(project)
     assert slower.ret == 1
     assert decisions(project) == {"3.14t-threads-w1": "regressed"}
