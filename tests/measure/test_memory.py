@@ -20,7 +20,7 @@ from physical import confirmed
 from pytest_ftgate.kit import proc
 from pytest_ftgate.kit import processes as processes_module
 from pytest_ftgate.kit.killing import kill_all
-from pytest_ftgate.kit.marks import MARK, marks
+from pytest_ftgate.kit.marks import MARK, marks, may_carry
 from pytest_ftgate.kit.proc import FORKSERVER, children_of
 from pytest_ftgate.kit.processes import leftovers, marked
 from pytest_ftgate.measure import process_map
@@ -875,6 +875,20 @@ def test_what_left_the_process_group_is_found_by_its_mark_and_ended(
     process.wait()
     assert marked(mark) == []
     assert leftovers(mark) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_only_what_is_not_older_than_we_are_is_asked_for_its_mark(start: Start) -> None:
+    mark = next(marks())
+    before = may_carry(mark)
+    process = start(IDLE, mark, start_new_session=True)
+    after = may_carry(mark)
+    assert process.pid in set(after) - set(before)
+    assert os.getpid() in before
+    assert 1 not in before
+    process.kill()
+    process.wait()
+    assert process.pid not in may_carry(mark)
 
 
 def test_ending_a_launch_that_is_gone_is_no_error(start: Start) -> None:

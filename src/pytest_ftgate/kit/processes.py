@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import psutil
 
-from .marks import carries
+from .marks import carries, may_carry
 from .proc import FORKSERVER, TRACKER, children, command, runs
 
 # ---- the tree of a launch
@@ -71,7 +71,7 @@ def wait_for(processes: Collection[psutil.Process], wait_s: float) -> None:
 def marked(mark: str) -> list[psutil.Process]:
     """Every live process, wherever it went in the tree, that carries this launch's mark, or one of this run's."""
     carrying = []
-    for pid in psutil.pids():
+    for pid in may_carry(mark):
         with contextlib.suppress(psutil.Error, OSError):
             if carries(pid, mark):
                 carrying.append(psutil.Process(pid))
