@@ -6,6 +6,7 @@ import contextlib
 import marshal
 import math
 import os
+import select
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -54,6 +55,9 @@ class ControlChannel:
         self.reader, self._their_writer = Pipe(duplex=False)
         self._their_reader, self.writer = Pipe(duplex=False)
         os.set_blocking(self.reader.fileno(), False)  # half a message must not keep us waiting
+        # One for all messages: Connection.poll makes one each time.
+        self._poll = select.poll()
+        self._poll.register(self.reader.fileno(), select.POLLIN)
         self.ended = False
         """Whether every process that could send something has closed its end."""
         self._received = bytearray()
@@ -74,7 +78,7 @@ class ControlChannel:
 
     def waiting(self, wait_s: float = 0.0) -> bool:
         """Whether the launch has sent something that nobody has received yet, or has ended; waits for that."""
-        return self.reader.poll(wait_s) or bool(self._received)
+        return bool(self._poll.poll(1000 * wait_s)) or bool(self._received)
 
     def receive(self) -> dict[str, Any] | None:
         """The next message; None while nothing is there, or only its beginning. Raises BrokenMessage."""
