@@ -270,6 +270,16 @@ class TestNeeds:
     def test_what_is_open_beside_a_regression_needs_nothing(self) -> None:
         assert need(with_reference(measured(rounds=8, wall=2.0, uss=1.042))) == [NOTHING]
 
+    def test_beside_a_time_that_is_about_to_regress_only_what_is_worse_is_measured_on(self) -> None:
+        policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL, Metric.USS))
+
+        def after_one(**changes: float) -> list[frozenset[str]]:
+            return need(with_reference(measured(rounds=1, **changes)), policy=policy)
+
+        assert after_one(wall=10.0) == [{"time"}]
+        assert after_one(wall=10.0, uss=3.0) == [{"time", "memory"}]
+        assert after_one(wall=1.5) == [{"time", "memory"}], "which may be noise"
+
     def test_what_has_probably_regressed_too_is_measured_on(self) -> None:
         """Memory had, and was accepted; the next run failed by the time, which had been 22 % slower all along."""
 
@@ -588,6 +598,16 @@ class TestVerdict:
             assert tail.decision is decision
         assert (tail.wall_growth > 1.03) == (body > 1)
         assert tail.decision is not Decision.IMPROVED or body * slow < 2.8
+
+    def test_a_tail_that_is_decided_asks_for_no_more_iterations(self) -> None:
+        def decided(rounds: int) -> bool:
+            sample = with_reference(measured(rounds=rounds))
+            judge = judge_of(sample)
+            judge.needs([sample])
+            return judge.tails_decided
+
+        assert not decided(1)
+        assert decided(8)
 
     def test_a_tail_of_too_few_turns_is_said(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))

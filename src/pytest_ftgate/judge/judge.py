@@ -42,6 +42,8 @@ FIGURES = 3
 """Launches that show growth, and memory where it is steady, if nothing is compared."""
 ALONG_ROUNDS = 8
 """Beside a metric that has regressed others are measured for up to so many rounds, or twice as many as that took."""
+FAR, NEAR_ROUNDS = 1.0, 2
+"""A wall time that is worse by more, and is expected to be decided after so few more rounds, counts as regressed."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no further value is expected."""
 
@@ -177,7 +179,7 @@ class Judge:
                     own |= self._kinds(metric, reading.basis)
             # 2. What is open and may be decided by more launches: contracts, and metrics. Once one has regressed, which
             # fails the cell whatever the others are, those that probably have too: they are to be accepted together.
-            regressed = (each.launches for each in decide.explained(judged) if each.decision is Decision.REGRESSED)
+            regressed = (each.launches for each in decide.explained(judged) if _has_regressed(each))
             failed = min(regressed, default=0)
             rounds = max(rounds, len(sample.of("memory")))
             for each in judged:
@@ -194,6 +196,13 @@ class Judge:
                     if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
                         needs[one.nodeid].add("time")
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
+
+    @property
+    def tails_decided(self) -> bool:
+        """Whether no tail is open after a round: it takes more iterations of a launch than anything else."""
+        judged = (each for _, each in self._so_far.values())
+        found = ([each.decision for each in rows if each.metric == Metric.TAIL] for rows in judged)
+        return all(tail and Decision.INCONCLUSIVE not in tail for tail in found)
 
     def needs_of_figures(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """As `needs`, where no cell is compared: the kinds of launches that may still change a figure."""
@@ -352,6 +361,16 @@ def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
         was=figure_of(judged.metric, others, [values]),
         stored=None if values.reference is None else figure_of(judged.metric, recordings),
     )
+
+
+def _has_regressed(judged: MetricVerdict) -> bool:
+    """Whether a metric has regressed, or the wall time will have in a moment: others wait to see, as they are dearer.
+
+    Where it has not after all, they are measured on.
+    """
+    near = judged.decision is Decision.INCONCLUSIVE and judged.more is not None and judged.more <= NEAR_ROUNDS
+    far = judged.metric == Metric.WALL and limits.worse(judged) > FAR
+    return judged.decision is Decision.REGRESSED or (far and near)
 
 
 def _soon_worse(judged: MetricVerdict, rounds: int) -> bool:

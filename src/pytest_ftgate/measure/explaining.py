@@ -28,7 +28,7 @@ WORK_SHARE = 0.5
 """Of the time left for a launch, what its iterations take at most: it starts, warms up and ends in the rest."""
 MOMENTS = 1000
 """How often stacks are sampled in that time, about."""
-LEAST_ITERATIONS, MOST_ITERATIONS = 10, 500
+LOCK_ITERATIONS, MOST_ITERATIONS = 10, 500
 LOCK_LAUNCHES: Final = 2
 """One a side shows a site from 7.7 points of the time on, two from 6."""
 SAMPLING_NS = 500_000, 10_000_000
@@ -79,9 +79,9 @@ def measure_locks(measurement: Measurement, sides: Sequence[CellRun], left_s: fl
 
 
 def _planned(side: CellRun, most_s: float, work_s: float = 0.0) -> tuple[float, int]:
-    """What an iteration of a side takes in ns, by its latest launch, and how many fit and are enough."""
+    """What an iteration of a side takes in ns, by its latest launch, and how many fit and are enough for that work."""
     work_ns = max([1.0, *(each.work_ns for each in side.latest)])
-    wanted = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, math.ceil(work_s * 1e9 / work_ns)))
+    wanted = min(MOST_ITERATIONS, math.ceil(work_s * 1e9 / work_ns) or LOCK_ITERATIONS)
     return work_ns, max(1, min(wanted, int(most_s * 1e9 / _wall_ns(side))))
 
 

@@ -162,7 +162,11 @@ class Phase:
     def _needs(self, samples: Sequence[Sample]) -> Mapping[str, frozenset[Need]]:
         """The stopping rule: what the judge needs, after cells that cannot be paired have begun anew."""
         anew = [self._begun_anew(each) for each in self.measurement.cell_runs]
-        return self.judge.needs(self.measurement.samples_so_far() if any(anew) else samples)
+        needs = self.judge.needs(self.measurement.samples_so_far() if any(anew) else samples)
+        if self.judge.tails_decided:
+            plan = self.measurement.plan
+            plan.limits = replace(plan.limits, least_iterations=0)
+        return needs
 
     def _begun_anew(self, cell_run: CellRun) -> bool:
         """Leave out the commit of a recording that fails before its first pair, as one with another API does; and the
