@@ -98,7 +98,7 @@ def may_carry(mark: str) -> list[int]:
     """
     owner = _owner_in(mark)
     if owner is None or sys.platform != "linux":
-        return psutil.pids()
+        return [*psutil.pids()]
     with os.scandir("/proc") as entries:
         present = {(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()}
     for process in _begun.keys() - present:
