@@ -659,7 +659,7 @@ def test_a_plan_is_made_of_the_ratios_to_the_bare_launch_of_the_reference(monkey
     measurement, planned = run_of(launcher, group_of("threads"), limits=ADAPTING, paired=True), list[Any]()
     monkeypatch.setattr(measurement.plan, "plan_iterations", lambda ratios, **_: planned.append(ratios))
     assert measurement.step()
-    assert {ratio for launches in planned[0] for ratios in launches for ratio in ratios} == {2.0}
+    assert {ratio for launches in planned[0].values() for ratios in launches for ratio in ratios} == {2.0}
 
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
@@ -691,6 +691,21 @@ def test_noise_within_launches_takes_more_iterations_and_no_more_launches() -> N
     iterations = [each for _, each in numbers]
     assert iterations == sorted(set(iterations))
     assert iterations[-1] > 50
+
+
+def test_a_slow_steady_cell_has_fewer_iterations_than_a_noisy_one() -> None:
+    """Which would take most of a round; where both are short, both have as many."""
+
+    def iterations(slow_ns: int) -> list[int]:
+        wall = noisy(5 * MS, 0.0, 0.3)
+        launcher = FakeLauncher(wall_ns=lambda at: slow_ns if at.label == LABELS[1] else wall(at))
+        samples = paired(launcher, limits=AMPLE, executors=("threads", "fork")).measure()
+        return [len(sample.launches[-1].iterations) for sample in samples]
+
+    quick, slow = iterations(400 * MS)
+    assert quick > 2 * slow
+    quick, slow = iterations(5 * MS)
+    assert quick == slow
 
 
 def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:

@@ -100,12 +100,12 @@ class Measurement:
         """Plan how many iterations the rounds to come have, from the launches so far, and how many rounds there are."""
         plan = self.plan
         # 1. Each cell's ratios to its reference or its control workload: by launch so far, by iteration.
-        timed: list[list[list[float]]] = []
+        timed: dict[str, list[list[float]]] = {}
         for cell_run in self.needing("time"):
             paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.of("time")
             beside = {launch.order: plan.values(launch) for launch in paired}
             there = [own for own in cell_run.of("time") if own.order in beside]
-            timed.append([ratios_of(plan.values(own), beside[own.order]) for own in there])
+            timed[cell_run.cell.nodeid] = [ratios_of(plan.values(own), beside[own.order]) for own in there]
         # 2. The iterations of the rounds to come, by what the last one took.
         if timed and plan.taken:
             launch_ns = max(0.0, plan.round_ns - plan.extra_ns - plan.iteration_ns * plan.taken)

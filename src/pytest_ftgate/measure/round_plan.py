@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -29,7 +30,7 @@ SPREAD_BETWEEN = 0.03
 ESTIMATED_FROM = 4
 """Launches of a cell from which it is estimated."""
 CHEAP_NS = 2e9
-"""What more than the least iterations of a round's launches may take."""
+"""What more than the least iterations of a round's launches may take, or as many of each cell as of the noisiest."""
 DEAR_SHARE = 0.1
 """The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
@@ -93,6 +94,8 @@ class RoundPlan:
         if spec.duration_s is not None:
             self.most = max(1, round(spec.duration_s * 1e9) // spec.window_ns)
         self.count = limits.iterations
+        self.counts: dict[str, int] = {}
+        """Those of each cell by node id, where all together are dear: one that is steady needs fewer than others."""
         self.taken = 0
         """The iterations of the latest launches."""
         self.long = False
@@ -207,7 +210,7 @@ class RoundPlan:
 
     def plan_iterations(
         self,
-        ratios: Sequence[Sequence[Sequence[float]]],
+        ratios: Mapping[str, Sequence[Sequence[float]]],
         *,
         launch_ns: float,
         iteration_ns: float,
@@ -216,12 +219,12 @@ class RoundPlan:
         """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
         if self.limits.iterations is not None:
             return
-        known = [launches for launches in ratios if any(launches)]
+        known = {nodeid: launches for nodeid, launches in ratios.items() if any(launches)}
         declared = self.spec.duration_s is not None or self.spec.iterations is not None
-        self.count = iterations_wanted(
-            known,
-            (self.limits.budget_s - self._ended_rounds_s) * 1e9,
-            (self.limits.launches or self.limits.at_least) - self.rounds,
+        wanted = partial(
+            iterations_wanted,
+            budget_ns=(self.limits.budget_s - self._ended_rounds_s) * 1e9,
+            launches=(self.limits.launches or self.limits.at_least) - self.rounds,
             launch_ns=launch_ns,
             iteration_ns=iteration_ns,
             extra_ns=extra_ns,
@@ -230,6 +233,9 @@ class RoundPlan:
             at_most=self.most if known or declared else min(PILOT_ITERATIONS, self.most),
             tail=min(self.limits.least_iterations, self.most) if known else 0,
         )
+        self.count = wanted([*known.values()])
+        dear = self.count * iteration_ns > CHEAP_NS
+        self.counts = {nodeid: wanted([launches]) for nodeid, launches in known.items()} if dear else {}
 
     def plan_rounds(self, until_settled: bool) -> None:
         """Decide after a round how many there are in all, as far as the time allows: `at_least`, or `at_most` where a

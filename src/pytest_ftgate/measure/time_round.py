@@ -225,6 +225,8 @@ def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[Runni
         order: list[RunningLaunch] = []
         for cell_run in _by_family(measurement, batch.cell_runs):
             own = [launch for launch in launches if launch.cell_run in cell_run.sides]
+            if plan.taken >= max(plan.counts.get(cell_run.cell.nodeid, plan.taken + 1), with_probe):
+                continue
             pair, probe = measurement.shuffled(_bare(own)), list[RunningLaunch]()
             if plan.taken < with_probe:
                 probe = measurement.shuffled([launch for launch in own if launch.role in PROBED])
@@ -252,12 +254,12 @@ def _plan_by_pilot(measurement: Measurement, batch: Batch, launches: Sequence[Ru
     memory_ns = sum(memory_cost_ns(measurement, each.cell_run, ns) for each, ns in zip(own, walls_ns, strict=True))
     extra_ns = plan.extra_ns + memory_ns + (launch_ns / 3 if held else 0.0)
     # Each cell's iterations of this round over those of its reference or its control workload.
-    ratios = []
+    ratios = {}
     for cell_run in measurement.needing("time"):
         mine = {launch.role: launch.values for launch in launches if launch.cell_run is cell_run}
         sides = (each for each in launches if each.cell_run is cell_run.reference and each.role == "own")
         paired = next((launch.values for launch in sides), mine.get("control", []))
-        ratios.append([ratios_of(mine.get("own", []), paired)])
+        ratios[cell_run.cell.nodeid] = [ratios_of(mine.get("own", []), paired)]
     # Of all batches, as if the others were like those so far.
     costs = {"launch_ns": launch_ns, "iteration_ns": iteration_ns, "extra_ns": extra_ns}
     plan.plan_iterations(ratios, **{name: cost / batch.share for name, cost in costs.items()})
