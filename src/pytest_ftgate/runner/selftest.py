@@ -95,8 +95,8 @@ def _get(queue: SimpleQueue[int]) -> None:
         pass
 
 
-def threads(pipe: int) -> int:
-    """Start threads that wait in each way that the standard library has, and two busy ones; their number."""
+def waiting(pipe: int) -> int:
+    """Start threads that wait in each way that the standard library has; their number."""
     lock, again = threading.Lock(), threading.RLock()
     lock.acquire()
     again.acquire()
@@ -111,11 +111,16 @@ def threads(pipe: int) -> int:
     }
     for state, wait in waits.items():
         _thread(pipe, state, wait)
+    return len(waits)
+
+
+def busy(pipe: int) -> int:
+    """Start two busy threads; their number."""
     names: dict[str, Callable[[], None]] = {}
     exec(_BUSY.format(pipe=pipe, state="busy two threads"), names)
     for _ in range(2):
         threading.Thread(target=names["busy"], daemon=True).start()
-    return len(waits) + 2
+    return 2
 
 
 def interpreters(pipe: int) -> int:
@@ -135,7 +140,8 @@ def main() -> None:
     end, pipe = os.pipe()
     pids = children(pipe)
     try:
-        expected = len(pids) + interpreters(pipe) + threads(pipe)
+        # Those that take a core come last: each other one would wait for it.
+        expected = len(pids) + waiting(pipe) + interpreters(pipe) + busy(pipe)
         reports = b""
         while reports.count(b"\n") < expected:
             reports += os.read(end, 65536)
