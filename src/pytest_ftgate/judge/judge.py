@@ -42,7 +42,7 @@ FIGURES = 3
 """Launches that show growth, and memory where it is steady, if nothing is compared."""
 ALONG_ROUNDS = 8
 """Beside a metric that has regressed others are measured for up to so many rounds, or twice as many as that took."""
-FAR, NEAR_ROUNDS = 1.0, 2
+FAR, NEAR_ROUNDS = 0.4, 2
 """A wall time that is worse by more, and is expected to be decided after so few more rounds, counts as regressed."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no further value is expected."""
