@@ -85,13 +85,13 @@ def share_of(decision: Decision, found: Sequence[MetricVerdict]) -> float:
 class TestCompare:
     def test_slower_regresses_and_says_how_surely(self) -> None:
         verdict = decide.by_pairs(constant(1.3, 8))
-        assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 3)
+        assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 5)
         assert verdict.ratio is not None
         assert verdict.ratio.low < 1.3 < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(1.3)
         assert verdict.ratio.level == 0.95
         assert [verdict.allowed, verdict.effect] == pytest.approx([1.02, 1.05])
-        level = alpha_spending.planned_looks(ALPHA, BETA, at_most=80)[1].alpha
+        level = alpha_spending.planned_looks(ALPHA, BETA, at_most=80)[3].alpha
         assert of_metric(verdict) == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
 
     def test_faster_improves(self) -> None:
@@ -109,13 +109,15 @@ class TestCompare:
         """Failures are judged at the bound of the metric's own spread, passes at the expected one."""
         rng, (margin, effect, _) = np.random.default_rng(52), metrics.row(metric).paired
         for _ in range(20):
-            new, reference, errors = rng.lognormal(0.03, 0.05, 3), rng.lognormal(0, 0.05, 3), rng.uniform(0, 0.05, 3)
+            new, reference, errors = rng.lognormal(0.03, 0.05, 5), rng.lognormal(0, 0.05, 5), rng.uniform(0, 0.05, 5)
             verdict = decide.by_pairs(looked(new, reference, metric, errors=tuple(errors), floor=0.01))
+            new, reference, errors = (each[: verdict.launches] for each in (new, reference, errors))
             shifts, spread = np.log(new / reference).tolist(), metrics.row(metric).spread
             scales = [moderated.deviations(shifts, errors.tolist(), by * spread) for by in (1, moderated.BOUND)]
             fail_limit = (1 + margin) * reference + 0.01
             above = np.log(new / fail_limit)
-            assert verdict.p_fail == pytest.approx(moderated.p_above(above.tolist(), scales[1]))
+            own = verdict.launches >= decide.FEWEST_TO_FAIL
+            assert verdict.p_fail == pytest.approx(moderated.p_above(above.tolist(), scales[1], own=own))
             below = np.log(np.maximum((1 + effect) * reference, fail_limit) / new)
             assert verdict.p_pass == pytest.approx(moderated.p_above(below.tolist(), scales[0]))
             assert verdict.ratio is not None
@@ -204,10 +206,10 @@ class TestBoundaries:
     STEP = 1e-6
     SPREAD = metrics.row(Metric.WALL).spread
 
-    @pytest.mark.parametrize("count", [3, 5, 8, 20])
-    def test_regressed(self, count: int) -> None:
+    @pytest.mark.parametrize(("count", "least"), [(3, 1.02 * (1 + decide.EARLY)), (5, 1.02), (8, 1.02), (20, 1.02)])
+    def test_regressed(self, count: int, least: float) -> None:
         level = alpha_spending.last_look(ALPHA, BETA, count).alpha
-        limit = math.log(1.02) + beyond(count, level, moderated.BOUND * self.SPREAD)
+        limit = math.log(least) + beyond(count, level, moderated.BOUND * self.SPREAD)
         for step, regresses in ((-self.STEP, False), (self.STEP, True)):
             verdict = decide.by_pairs(constant(math.exp(limit + step), count))
             assert (verdict.decision is Decision.REGRESSED) == regresses
@@ -235,8 +237,8 @@ class TestBoundaries:
         """Between the level of a regression and five times it, where the change is beyond the effect."""
         bound = moderated.BOUND * self.SPREAD
         nearer, farther = (
-            math.log(1.02) + beyond(3, level, bound)
-            for level in (decide.suspect_level(ALPHA), alpha_spending.last_look(ALPHA, BETA, 3).alpha)
+            math.log(1.02) + beyond(5, level, bound)
+            for level in (decide.suspect_level(ALPHA), alpha_spending.last_look(ALPHA, BETA, 5).alpha)
         )
         assert nearer > math.log(1.05)
         for log, decision in (
@@ -245,7 +247,7 @@ class TestBoundaries:
             (farther - self.STEP, Decision.SUSPECT),
             (farther + self.STEP, Decision.REGRESSED),
         ):
-            assert decide.by_pairs(constant(math.exp(log), 3)).decision is decision
+            assert decide.by_pairs(constant(math.exp(log), 5)).decision is decision
 
     def test_on_both_limits_at_once_nothing_settles_it(self) -> None:
         verdict = decide.by_pairs(constant(1.05, 80, margin=0.05, effect=0.05))
@@ -275,7 +277,7 @@ class TestMemory:
     def test_beyond_margin_and_floor_fails(self) -> None:
         stored = [20e6 + 4096.0 * pair for pair in range(8)]
         verdict = decide.by_pairs(looked([value + 8 * 2**20 for value in stored], stored, Metric.USS))
-        assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 3)
+        assert (verdict.decision, verdict.launches) == (Decision.REGRESSED, 5)
         assert "beyond +3.3 %" in of_metric(verdict)
 
     def test_the_limit_is_the_margin_plus_the_floor(self) -> None:
@@ -347,10 +349,11 @@ class TestLockWaitShare:
             (0.06, 0.0, "improved"),
         ],
     )
-    def test_what_is_clear_needs_three_launches(self, before: float, now: float, decision: str) -> None:
+    def test_what_is_clear_needs_few_launches(self, before: float, now: float, decision: str) -> None:
+        """Waits come in convoys: fewer than five pairs fail nothing."""
         verdict = decide.by_pairs(looked([now] * 12, [before] * 12, Metric.LOCK_WAIT))
         assert verdict.decision is Decision(decision)
-        assert verdict.launches <= 4
+        assert verdict.launches == 5 if decision == "regressed" else verdict.launches <= 4
         assert verdict.ratio is None
         assert verdict.points is not None
         assert verdict.points.value == pytest.approx(now - before)
@@ -400,7 +403,7 @@ class TestLockWaitShare:
     def test_an_open_one_says_so_in_points(self) -> None:
         verdict = decide.by_pairs(looked((0.12, 0.2, 0.16), (0.1, 0.12, 0.11), Metric.LOCK_WAIT))
         assert verdict.decision is Decision.INCONCLUSIVE
-        assert re.match(r"rules out \+7\.8 points; \+7\.5 points needs about \d+ more pairs", of_metric(verdict))
+        assert re.match(r"rules out \+12\.1 points; \+7\.5 points needs about \d+ more pairs", of_metric(verdict))
 
     def test_an_open_one_also_says_that_waits_are_rare(self) -> None:
         verdict = decide.by_pairs(looked((0.0, 0.0, 0.2), (0.0,) * 3, Metric.LOCK_WAIT))
@@ -492,7 +495,12 @@ class TestFewPairs:
             assert decide.by_pairs(looked([ratio] * 2, [1.0] * 2, alpha=alpha)).decision is Decision.REGRESSED
 
     def test_two_pairs_decide_what_is_obvious_if_no_more_follow(self) -> None:
-        for ratio, decision in ((1.5, Decision.REGRESSED), (19.0, Decision.REGRESSED), (0.5, Decision.IMPROVED)):
+        for ratio, decision in (
+            (1.5, Decision.SUSPECT),
+            (2.5, Decision.REGRESSED),
+            (19.0, Decision.REGRESSED),
+            (0.5, Decision.IMPROVED),
+        ):
             assert decide.by_pairs(constant(ratio, 2)).decision is decision
 
     @pytest.mark.parametrize("hypotheses", [1, 2, 5, 8, 60])
@@ -632,7 +640,7 @@ class TestLooks:
                 assert first.launches in LOOKS
         assert frozen >= (2 if ratio in (1.03, 1.05) else 5)
 
-    @pytest.mark.parametrize("count", [3, 7, 9])
+    @pytest.mark.parametrize("count", [7, 9])
     def test_between_looks_nothing_is_decided_and_at_the_end_what_is_left_is_spent(self, count: int) -> None:
         level = alpha_spending.last_look(ALPHA, BETA, count).alpha
         log = math.log(1.02) + beyond(count, level, moderated.BOUND * metrics.row(Metric.WALL).spread)
@@ -708,8 +716,8 @@ class TestPromises:
         double, quarter = (verdicts(ratio, 12, rows=300, of=of, final=False) for ratio in (2.0, 1.25))
         for found in (double, quarter):
             assert share_of(Decision.REGRESSED, found) == 1
-        assert all(verdict.launches <= 3 for verdict in double)
-        assert fmean(verdict.launches <= 4 for verdict in quarter) >= 0.99
+        assert fmean(verdict.launches <= 3 for verdict in double) >= 0.99
+        assert fmean(verdict.launches <= 5 for verdict in quarter) >= 0.9
 
     def test_ten_percent_fails_soon(self, of: Noise) -> None:
         found = verdicts(1.10, rows=200, of=of, seed=71)
@@ -845,6 +853,43 @@ class TestRuledOut:
         assert max(passed) <= BETA
 
 
+class TestScatter:
+    """Pairs that scatter more than is stated of their metric."""
+
+    def test_they_are_said_to_with_both_modes(self) -> None:
+        modes = [11.2e6, 14.0e6]
+        new, reference = ([modes[(pair // by) % 2] * (1 + 0.001 * pair) for pair in range(12)] for by in (1, 2))
+        verdict = decide.by_pairs(looked(new, reference))
+        assert verdict.decision is Decision.INCONCLUSIVE
+        said = re.match(
+            r"its pairs scatter by (\S+) %, more than is expected: in two modes, (.+?);", of_metric(verdict)
+        )
+        assert said is not None
+        assert float(said[1]) == pytest.approx(100 * np.std(np.log(np.divide(new, reference))), rel=0.3)
+        assert said[2] == "11.3 ms and 14.1 ms"
+
+    def test_what_is_compared_by_difference_has_their_unit(self) -> None:
+        convoys = [0.01, 0.2, 0.2, 0.01, 0.01, 0.2, 0.01, 0.2], [0.2, 0.01, 0.2, 0.2, 0.01, 0.01, 0.2, 0.01]
+        verdict = decide.by_pairs(looked(*convoys, Metric.LOCK_WAIT))
+        assert verdict.decision is Decision.INCONCLUSIVE
+        assert re.match(r"its pairs scatter by \S+ points, .*: in two modes, 1.0 % and 20.0 %", of_metric(verdict))
+
+    @pytest.mark.parametrize("of", [normal, heavy])
+    def test_few_that_scatter_as_is_stated_are_said_to(self, of: Noise) -> None:
+        found = verdicts(1.0, 40, rows=300, of=of, noise=metrics.row(Metric.WALL).spread)
+        assert sum("scatter" in of_metric(each) for each in found) <= 0.05 * len(found)
+
+    def test_noise_that_nobody_stated_neither_passes_nor_fails(self) -> None:
+        """Launches that differ by 14 %: by the weight of the stated deviation 19 % of +6 % passed."""
+        for ratio, wrong in ((1.0, Decision.REGRESSED), (1.06, Decision.PASSED)):
+            assert share_of(wrong, verdicts(ratio, 20, rows=400, noise=0.2, seed=91)) <= 0.06
+
+    def test_few_launches_in_two_modes_fail_nothing(self) -> None:
+        """In each of four pairs the new side may be the slow one by chance; what is larger than modes fails."""
+        assert decide.by_pairs(constant(1.4, 4)).decision is Decision.SUSPECT
+        assert decide.by_pairs(constant(2.2, 3)).decision is Decision.REGRESSED
+
+
 class TestImproved:
     """What improves needs the evidence of what regresses."""
 
@@ -853,7 +898,7 @@ class TestImproved:
             for ratio in (1.05, 1.1, 1.15, 1.2, 1.3):
                 worse, better = decide.by_pairs(constant(ratio, count)), decide.by_pairs(constant(1 / ratio, count))
                 if better.decision is Decision.IMPROVED:
-                    assert worse.decision is Decision.REGRESSED
+                    assert worse.decision is (Decision.REGRESSED if count >= 5 else Decision.SUSPECT)
                     assert better.p_fail is not None
                 elif worse.decision is Decision.REGRESSED:
                     assert better.decision is Decision.PASSED  # at an earlier look

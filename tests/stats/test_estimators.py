@@ -298,3 +298,24 @@ class TestRows:
         found = estimators.row_shifts(self.ROWS, other)
         for side, expected in zip(found, zip(*wanted, strict=True), strict=True):
             assert side.tolist() == pytest.approx(list(expected), nan_ok=True)
+
+
+class TestTwoModes:
+    def test_by_hand(self) -> None:
+        assert estimators.two_modes([1.0, 5.0, 1.2, 5.2, 0.9, 5.1, 1.1, 5.3]) == pytest.approx((1.05, 5.15))
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            pytest.param([1.0, 5.0, 1.2, 5.2, 0.9, 5.1, 1.1], id="too few"),
+            pytest.param([1.0, 1.1, 1.2, 0.9, 1.05, 1.15, 0.95, 9.0], id="one outlier is no mode"),
+            pytest.param([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], id="spread evenly"),
+            pytest.param([2.0] * 8, id="all alike"),
+        ],
+    )
+    def test_none(self, values: list[float]) -> None:
+        assert estimators.two_modes(values) is None
+
+    def test_normal_values_seldom_look_so(self) -> None:
+        rows = np.random.default_rng(92).normal(size=(1000, 10))
+        assert sum(estimators.two_modes(row.tolist()) is not None for row in rows) <= 25

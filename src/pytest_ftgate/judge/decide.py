@@ -15,7 +15,7 @@ from ..kit.text import plural
 from ..kit.values import WIDEST, Interval, Metric
 from ..model.report import Conditions
 from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Reason, Verdict, Why
-from ..stats import alpha_spending, intervals, moderated
+from ..stats import alpha_spending, estimators, intervals, moderated
 from ..stats.alpha_spending import PAIRS, Look, Schedule
 from .limits import (
     allowed,
@@ -46,6 +46,11 @@ BEYOND_LEVEL = 0.08
 """An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
 BROAD = 0.25
 """The effect that the wall time rules out by itself where CPU time rules out a smaller one."""
+FEWEST_TO_FAIL = 5
+"""Launches in two modes differ in the same way in each of so many pairs by a chance of 0.1 %. Fewer show no change that
+modes may be, and none of a difference."""
+EARLY = 0.5
+"""So far beyond the fail limit lie neither modes nor scatter: fewer pairs tell such a change, however they scatter."""
 MOST_PAIRS = 200
 """A larger number is not recommended to users."""
 CONTRACT_SPREAD = 0.1
@@ -58,16 +63,19 @@ CONTRACT_SPREAD = 0.1
 class Evidence(NamedTuple):
     """The results of the test at one look. `shift` is on the metric's scale (see `limits.scaled`): more is worse.
 
-    `deviation` is that of a pair on the scale of `tested`, as a pass is judged; `bound` is the larger one at which a
-    failure is.
+    `p_far` is that of a change which no modes and no scatter explain, see EARLY. `deviation` is that of a pair on the
+    scale of `tested`, as a pass is judged; `bound` is the larger one at which a failure is. `own` says that the pairs
+    scatter more than is stated, and are judged by their own deviation.
     """
 
     shift: Interval
     p_fail: float
+    p_far: float
     p_improve: float
     p_pass: float
     deviation: float
     bound: float
+    own: bool
 
 
 def without_values(comparison: Comparison) -> MetricVerdict | None:
@@ -119,6 +127,10 @@ def weigh(costs: Comparison) -> Evidence:
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     # New - reference on the metric's scale; a difference is converted.
     shifts = pair_differences(tested(costs, costs.new), tested(costs, costs.reference))
+    own = moderated.scatter(shifts, expected)
+    failed = failing(costs, costs.reference)
+    far = [(1 + EARLY) * each for each in failed]
+    p_far = 1.0 if by_difference(costs.metric) else _p_beyond(costs, costs.new, far, bound, own=False)
     shift = moderated.interval(shifts, expected, INTERVAL_LEVEL)
     if by_difference(costs.metric):
         unit = median(costs.reference) + offset(costs)
@@ -126,11 +138,14 @@ def weigh(costs: Comparison) -> Evidence:
         shift = replace(shift, low=low, value=value, high=high)
     return Evidence(
         shift=shift,
-        p_fail=_p_beyond(costs, costs.new, failing(costs, costs.reference), bound),
+        # Of fewer pairs it makes a change suspect at most: their own deviation would hide what is obvious.
+        p_fail=min(p_far, _p_beyond(costs, costs.new, failed, bound, own=len(costs.new) >= FEWEST_TO_FAIL)),
+        p_far=p_far,
         p_improve=_p_beyond(costs, measured, failing(costs, costs.new), bound),
         p_pass=p_pass(costs, costs.limits.effect, expected),
-        deviation=deviation,
-        bound=largest,
+        deviation=max(1.0, own) * deviation,
+        bound=max(largest, own * deviation),
+        own=own > 1,
     )
 
 
@@ -156,8 +171,10 @@ def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
     return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
 
 
-def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
-    return moderated.p_above(pair_differences(tested(costs, above), tested(costs, below)), scales)
+def _p_beyond(
+    costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats, *, own: bool = True
+) -> float:
+    return moderated.p_above(pair_differences(tested(costs, above), tested(costs, below)), scales, own=own)
 
 
 # ---- which looks are due, and how many pairs can decide
@@ -208,9 +225,10 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from the values of both sides of each pair.
 
     Each look with enough pairs uses the first of them, its own levels, and the test of `moderated`. Regressed: the test
-    rejects new <= (1 + margin) reference + floor at alpha. Improved: the same with the sides exchanged. Passed: the
-    test rejects new >= (1 + effect) reference (or the fail limit, if that is larger) at beta. The first look that
-    decides is final: later pairs change neither decision nor figures.
+    rejects new <= (1 + margin) reference + floor at alpha; with fewer than FEWEST_TO_FAIL pairs (1 + EARLY) times that.
+    Improved: the first with the sides exchanged. Passed: the test rejects new >= (1 + effect) reference (or the fail
+    limit, if that is larger) at beta. The first look that decides is final: later pairs change neither decision nor
+    figures.
 
     With `final` there is a last look at all pairs, at the levels that are left. What is still open is suspect if most
     of several pairs lie beyond the effect and the test rejects at `suspect_level`, else inconclusive, `beyond` where
@@ -229,15 +247,15 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     reasons: tuple[Reason, ...]
     for look in due(there, *levels, final=comparison.final):
         part = as_costs(seen(comparison, look.launches))
-        evidence = weigh(part)
-        if evidence.p_fail <= look.alpha:
-            decision, reasons = Decision.REGRESSED, (Reason(code=Why.BEYOND, level=look.alpha),)
+        evidence, scatters = weigh(part), _scatter(part, comparison)
+        if (evidence.p_fail if look.launches >= FEWEST_TO_FAIL else evidence.p_far) <= look.alpha:
+            decision, reasons = Decision.REGRESSED, (Reason(code=Why.BEYOND, level=look.alpha), *scatters)
         elif evidence.p_improve <= look.alpha:
             least = allowed(part.metric, -shift_to(part, failing(part, part.new), part.new))
             better = Reason(code=Why.BETTER, limit=least, p=evidence.p_improve, level=look.alpha)
-            decision, reasons = Decision.IMPROVED, (better,)
+            decision, reasons = Decision.IMPROVED, (better, *scatters)
         elif evidence.p_pass <= look.beta:
-            decision, reasons = Decision.PASSED, _hardly_waited(part)
+            decision, reasons = Decision.PASSED, (*_hardly_waited(part), *scatters)
         else:
             continue
         return _verdict(part, look.beta, evidence, decision, reasons)
@@ -256,18 +274,20 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
         unit = median(costs.reference) + offset(costs)
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
-    more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails)
+    prior = 0 if evidence.own else moderated.PRIOR_FREEDOM
+    more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails, prior=prior)
     settles = needs = Reason(code=Why.SETTLES)
     if more is not None:
         code = Why.NEEDS_TO_FAIL if fails else Why.NEEDS_TO_PASS
         needs = Reason(code=code, seconds=more * costs.pair_s if costs.pair_s else None)
-    reasons = (Reason(code=Why.RULES_OUT), needs, *_hardly_waited(costs))
+    scatters = _scatter(costs, comparison)
+    reasons = (*scatters, Reason(code=Why.RULES_OUT), needs, *_hardly_waited(costs))
     # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
     # suspect.
     shifts = pair_differences(*(scaled(costs, side) for side in (costs.new, costs.reference)))
     likely = costs.final and there >= LEAST_SUSPECT and evidence.p_fail <= suspect_level(costs.alpha)
     if likely and median_low(shifts) > effect:
-        why = (Reason(code=Why.BEYOND, level=suspect_level(costs.alpha)), settles)
+        why = (Reason(code=Why.BEYOND, level=suspect_level(costs.alpha)), *scatters, settles)
         return replace(opened, decision=Decision.SUSPECT, reasons=why, more=more)
     beyond = costs.final and shift > effect and evidence.p_fail <= BEYOND_LEVEL
     if beyond:
@@ -443,6 +463,19 @@ def _hardly_waited(costs: Comparison) -> tuple[Reason, ...]:
     return (Reason(code=Why.RARE_WAITS, counts=counts, name=reference_word(costs)),) if any(counts) else ()
 
 
+def _scatter(costs: Comparison, measured: Comparison) -> tuple[Reason, ...]:
+    """That the pairs scatter more than is stated of the metric, and in which two modes; `measured` is not inverted."""
+    logs = pair_differences(tested(costs, costs.new), tested(costs, costs.reference))
+    if not moderated.beyond_stated(logs, costs.errors, row(costs.metric).spread):
+        return ()
+    shifts = pair_differences(*(scaled(costs, side) for side in (costs.new, costs.reference)))
+    by, count = estimators.gini_deviation(shifts), len(shifts)
+    sides = (estimators.two_modes(side[:count]) for side in (measured.new, measured.reference))
+    modes = next(filter(None, sides), ())
+    change = by if by_difference(costs.metric) else 1 + by
+    return (Reason(code=Why.SCATTERS, change=change, figures=modes),)
+
+
 # ---- what would settle it
 
 
@@ -455,14 +488,16 @@ def _until_decided(
     fails: bool,
     correlation: float = 0.0,
     schedule: Schedule = PAIRS,
+    prior: int = moderated.PRIOR_FREEDOM,
 ) -> int | None:
     """How many more pairs it takes to a planned number whose reach is within the gap between estimate and limit.
 
     The gap is in deviations of a pair. None if no planned number is enough.
     """
+    least = max(there + 1, FEWEST_TO_FAIL if fails and schedule is PAIRS else 0)
     for look in alpha_spending.planned_looks(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
         count, level = look.launches, look.alpha if fails else look.beta
-        if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
+        if count >= least and moderated.reach(count, level, POWER, correlation, prior) <= gap:
             return count - there
     return None
 

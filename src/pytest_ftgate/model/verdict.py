@@ -188,6 +188,7 @@ class Why(StrEnum):
     BETTER = auto()
     BY_CPU = auto()
     RARE_WAITS = auto()
+    SCATTERS = auto()
     RULES_OUT = auto()
     WORSE_THAN_EFFECT = auto()
     NEEDS_TO_FAIL = auto()
@@ -219,8 +220,8 @@ class Reason(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `change` and `limit` are as `ratio` or `points` is; of the cost of a probe they are times. `level` is the one at
     which the p-value was tested. `counts` are numbers of launches, rounds or days, each before the number that it is
-    of. `seconds` is the time that what would settle it takes. `name` is that of a side, a cell, a value or a commit;
-    `text` was said elsewhere.
+    of. `seconds` is the time that what would settle it takes, `figures` are in the metric's base unit. `name` is that
+    of a side, a cell, a value or a commit; `text` was said elsewhere.
     """
 
     code: Why
@@ -230,6 +231,7 @@ class Reason(Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: float | None = None
     counts: tuple[int, ...] = ()
     seconds: float | None = None
+    figures: tuple[float, ...] = ()
     name: str = ""
     text: str = ""
 

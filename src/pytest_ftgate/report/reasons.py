@@ -113,6 +113,10 @@ def _told(reason: Reason, judged: MetricVerdict) -> str:
             sides = zip(reason.counts[::2], reason.counts[1::2], ("", f" {name}"), strict=False)
             rare = " and ".join(f"{none} of {of}{side} launches" for none, of, side in sides if of)
             return f"{rare} had no waits: use a longer workload"
+        case Why.SCATTERS:
+            spread = change_text(metric, reason.change).lstrip("+")
+            modes = " and ".join(units.of(metrics.row(metric).unit, each) for each in reason.figures)
+            return f"its pairs scatter by {spread}, more than is expected{f': in two modes, {modes}' if modes else ''}"
         case Why.RULES_OUT:
             ruled_out = "nothing" if judged.ruled_out is None else worse_text(metric, judged.ruled_out)
             return f"{'1 pair ' if judged.launches == 1 else ''}rules out {ruled_out}"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Values: TypeAlias = Sequence[float] | Floats
 
 
+FEWEST_IN_MODES = 8
+
+
 def neighbours(own: Values, other: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Both sides without the iterations in which either is NaN, so that only neighbours in time are paired."""
     if not math.isnan(sum(own) + sum(other)):  # nearly all launches
@@ -149,6 +152,22 @@ def slopes_of(xs: Values, ys: Values) -> Floats:
 def median(values: Values) -> float:
     """The median of at least one value, in a fifth of the time that NumPy's own takes for a few."""
     return float(medians(values))
+
+
+def two_modes(values: Sequence[float]) -> tuple[float, float] | None:
+    """The medians of the lower and of the upper values, where they lie in two groups; None where they do not.
+
+    Between groups is more than half of the range, and in each a fifth of the values or more. Of FEWEST_IN_MODES normal
+    values 3 % look so, of ten 1 %.
+    """
+    ascending, fewest = sorted(values), max(2, math.ceil(len(values) / 5))
+    if len(values) < FEWEST_IN_MODES:
+        return None
+    splits = range(fewest, len(values) - fewest + 1)
+    widest = max(splits, key=lambda at: ascending[at] - ascending[at - 1])
+    if not ascending[widest] - ascending[widest - 1] > (ascending[-1] - ascending[0]) / 2:
+        return None
+    return median(ascending[:widest]), median(ascending[widest:])
 
 
 def medians(rows: Values) -> Floats:

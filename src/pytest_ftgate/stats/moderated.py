@@ -4,7 +4,7 @@ A pair's score is its distance from a limit over the standard deviation that a p
 parts: `spread`, the standard deviation between pairs of launches of the same code, which is stated for each metric; the
 standard error that the pair's own iterations show; and a common factor, by which the pairs
 themselves correct both. So three pairs can decide what is obvious, where an exact rank test of n pairs never gives less
-than 2^-n.
+than 2^-n. Pairs that scatter more are judged by their own deviation too: what is stated decides nothing noisier.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ BOUND = 1.5
 short ones that fork. A pass is judged at the expected one."""
 CLIP = 4.0
 """No single pair counts for more standard deviations than this."""
+SCATTERED = 0.01
+"""The level at which pairs scatter more than is stated: of unchanged code that does as stated so many are said to."""
 FARTHEST = 3 * CLIP
 """Nor does it lie farther from the others for their common factor: a stall in one pair hides nothing that they show."""
 
@@ -59,13 +61,47 @@ def deviations(shifts: Sequence[float] | Sequence[Sequence[float]], errors: Sequ
     return scaled
 
 
-def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0) -> float:
+def scatter(values: Sequence[float] | Floats, scales: Floats) -> float:
+    """The deviation of pairs around their median, clipped as scores are, in multiples of `scales`; 0 for one pair."""
+    import numpy as np
+
+    count, shifts = len(values), np.asarray(values, dtype=np.float64)
+    return gini_deviation(np.clip((shifts - median(shifts)) / scales, -CLIP, CLIP)) if count > 1 else 0.0
+
+
+def beyond_stated(shifts: Sequence[float], errors: Sequence[float], spread: float) -> bool:
+    """Whether pairs scatter more than the stated parts of their `deviations`: by chi-squared, at SCATTERED."""
+    import numpy as np
+    from scipy.special import chdtrc
+
+    freedom = len(shifts) - 1
+    if freedom < FEWEST - 1:
+        return False
+    values = np.asarray(shifts, dtype=np.float64)
+    expected = np.hypot(spread, errors) if len(errors) else np.full(values.shape, spread)
+    return float(chdtrc(freedom, freedom * scatter(values, expected) ** 2)) <= SCATTERED
+
+
+def _tests(values: Sequence[float] | Floats, scales: Floats) -> list[tuple[float, int]]:
+    """By how many times the scales, and with how many degrees of freedom, pairs are tested.
+
+    What is stated has the weight of PRIOR_FREEDOM pairs, which would hide that they scatter more: these are tested by
+    their own deviation too.
+    """
+    freedom = len(values) - 1
+    own = scatter(values, scales) if len(values) >= FEWEST else 0.0
+    return [(1.0, PRIOR_FREEDOM + freedom), *([(own, freedom)] if own > 1 else [])]
+
+
+def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0, *, own: bool = True) -> float:
     """One-sided p-value that pairs lie above their limits; `distances` are those from the limits (positive: above).
 
     The sum of the scores, each clipped at CLIP (Huber 1964, "Robust estimation of a location parameter"), over its
-    standard deviation, against Student's t with the degrees of freedom of `deviations`. It is 0.5 or more unless most
-    pairs lie above: one disturbed pair of two or three decides nothing. `correlation` is that of neighbouring values,
-    which decays geometrically. 1.0 without distances.
+    standard deviation, against Student's t with the degrees of freedom of `deviations`; the larger of that and of
+    Student's own test, with the deviation of the pairs, where FEWEST or more scatter beyond the scales (not without
+    `own`). It is 0.5 or more
+    unless most pairs lie above: one disturbed pair of two or three decides nothing. `correlation` is that of
+    neighbouring values, which decays geometrically. 1.0 without distances.
     """
     import numpy as np
     from scipy.special import stdtr  # half a second: only a run that measured pays it
@@ -73,10 +109,11 @@ def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0
     count = len(distances)
     if not count:
         return 1.0
-    scores = np.clip(np.asarray(distances, dtype=np.float64) / scales, -CLIP, CLIP)
-    statistic = float(scores.sum()) / math.sqrt(variance_of_sum(count, correlation))
+    scores, of_sum = np.asarray(distances, dtype=np.float64) / scales, math.sqrt(variance_of_sum(count, correlation))
     least = 0.0 if median_low(distances) > 0 else 0.5
-    return max(least, float(stdtr(PRIOR_FREEDOM + count - 1, -statistic)))
+    tests = _tests(distances, scales)[: None if own else 1]
+    sums = ((float(np.clip(scores / times, -CLIP, CLIP).sum()), freedom) for times, freedom in tests)
+    return max(least, *(float(stdtr(freedom, -total / of_sum)) for total, freedom in sums))
 
 
 def variance_of_sum(count: int, correlation: float) -> float:
@@ -84,17 +121,22 @@ def variance_of_sum(count: int, correlation: float) -> float:
     return count + 2 * sum((count - lag) * correlation**lag for lag in range(1, count) if correlation)
 
 
-def reach(count: int, level: float, power: float, correlation: float = 0.0) -> float:
+def reach(
+    count: int, level: float, power: float, correlation: float = 0.0, prior_freedom: int = PRIOR_FREEDOM
+) -> float:
     """How far beyond a limit, in standard deviations of a pair, `count` pairs must lie to decide at `level`.
 
-    With the chance `power`; infinite where the clipped scores of so few pairs cannot reach the level.
+    With the chance `power`; infinite where the clipped scores of so few pairs cannot reach the level. Pairs that are
+    tested by their own deviation have a `prior_freedom` of 0.
     """
     from scipy.special import ndtri, stdtrit
 
     if not 0 < level < 1 or not count:
         return math.inf
+    if count + prior_freedom < 2:
+        return math.inf
     of_sum = math.sqrt(variance_of_sum(count, correlation))
-    critical = float(stdtrit(PRIOR_FREEDOM + count - 1, 1 - level))
+    critical = float(stdtrit(prior_freedom + count - 1, 1 - level))
     if critical * of_sum > CLIP * count:
         return math.inf
     return max(0.0, (critical + float(ndtri(power))) * of_sum / count)
@@ -104,8 +146,8 @@ def interval(shifts: Sequence[float], scales: Floats, level: float) -> Interval:
     """The location of the shifts of pairs with its interval; with fewer than FEWEST pairs their range, at level 0.
 
     The estimate balances the clipped scores that `p_above` adds up (Huber 1964); at the ends of the two-sided interval
-    their sum is as large as Student's t allows. Pairs that scatter more than the scales say, in which the stated
-    deviation has the weight of PRIOR_FREEDOM pairs, widen it to that of their own deviation and degrees of freedom.
+    their sum is as large as Student's t allows. Pairs that scatter more than the scales say widen it to that of their
+    own deviation and degrees of freedom.
     """
     import numpy as np
     from scipy.special import stdtrit
@@ -114,10 +156,8 @@ def interval(shifts: Sequence[float], scales: Floats, level: float) -> Interval:
     count, estimate = len(values), _balanced(values, scales, 0.0)
     if count < FEWEST:
         return Interval(value=estimate, low=float(values.min()), high=float(values.max()), level=0.0)
-    of = [(1.0, PRIOR_FREEDOM + count - 1)]
-    if (own := gini_deviation((values - median(values)) / scales)) > 1:
-        of.append((own, count - 1))
-    limits = [(times, float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(count)) for times, freedom in of]
+    tests = _tests(values, scales)
+    limits = [(times, float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(count)) for times, freedom in tests]
     low = min(_balanced(values, times * scales, limit) for times, limit in limits)
     high = max(_balanced(values, times * scales, -limit) for times, limit in limits)
     return Interval(value=estimate, low=low, high=high, level=level)
