@@ -1,6 +1,7 @@
 """How real pairs of unchanged code scatter, by what the code does, and beside another version of pytest-ftgate.
 
-    python benchmarks/verdicts/kinds.py [--minutes 15] [--rounds 4] [--only GLOB ...] [--beside CHECKOUT]
+    python benchmarks/verdicts/kinds.py [--minutes 15] [--rounds 4] [--only GLOB ...] [--beside CHECKOUT] [--save FILE]
+    python benchmarks/verdicts/kinds.py --verdicts [--busy 1] [--minutes 15] [--only GLOB ...]
 
 Each run is one of the product on a project with two commits that differ in comments: so many pairs of launches of each
 kind. No run begins when the time is over, but the first. With `--beside` the version in another checkout has as many
@@ -8,7 +9,11 @@ runs on the same project, in turns with this one; both are read by this one.
 
 A cell of the table shows the robust standard deviation over pairs: of the log-ratio in percent, of the difference of a
 share in points, of that of growth in KiB an iteration. Where two versions ran it is `other / this`, and the last row
-has the geometric mean of this over other.
+has the geometric mean of this over other. `--save` keeps the pairs for simulate.py.
+
+With `--verdicts` a run has the product's default options, and the table shows how each kind was judged: metrics that
+passed, were left open and failed, of all runs; which were open; and the pairs of the wall time. `--busy` processes
+compute meanwhile.
 """
 
 from __future__ import annotations
@@ -18,21 +23,28 @@ import itertools
 import math
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import msgspec
 import page
 from commits import Results, Workload, committed, measure
 
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.comparisons import paired
 from pytest_ftgate.judge.values import Values
+from pytest_ftgate.kit.text import plural
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.verdict import Decision
 
 METRICS = ("wall", "tail", "cpu", "uss", "lock_wait", "start", "growth")
+VERDICTS = ("kind", "cells: passed, open, failed", "metrics: passed, open, failed", "open or failed", "pairs")
 COLUMNS = ("kind", "pairs", "wall, %", "tail, %", "cpu, %", "uss, %", "lock_wait, points", "start, %", "growth, KiB")
 ITERATIONS = 12
 WORK = """
@@ -209,13 +221,16 @@ def measured(options: argparse.Namespace, kinds: Sequence[str]) -> list[Results]
     """What each version gave: the other one first, if there is one."""
     sources = [checkout / "src" for checkout in (options.beside, page.ROOT) if checkout]
     found = [Results() for _ in sources]
-    settings = ("-oftgate_explain=false", f"-oftgate_launches={options.rounds}", f"-oftgate_iterations={ITERATIONS}")
+    settings: tuple[str, ...] = ()
+    if not options.verdicts:
+        settings = ("-oftgate_explain=false", f"-oftgate_launches={options.rounds}", *NEVER)
+        settings += (f"-oftgate_iterations={ITERATIONS}",)
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="ftgate-kinds-") as name:
         root = project(Path(name), kinds)
         while not found[0].seconds or time.monotonic() < until:
             for at in random.sample(range(len(sources)), len(sources)):
-                measure(root, found[at], *settings, *NEVER, source=sources[at])
+                measure(root, found[at], *settings, source=sources[at])
                 print(f"a run of {sources[at].parent}: {found[at].seconds[-1]:.0f} s", file=sys.stderr)
     return found
 
@@ -228,16 +243,46 @@ def scatter(values: Sequence[float]) -> float:
     return 2.2219 * few * apart[math.comb(count // 2 + 1, 2) - 1] if apart else math.nan
 
 
+def rows_of(results: Results, kind: str) -> Iterator[Row]:
+    """The cells of a kind, of all runs."""
+    return (row for row in results.rows if f"::{test_of(kind)}[" in row.cell.nodeid)
+
+
+def pairs_of(results: Results, kind: str, name: str) -> list[tuple[float, float, float]]:
+    """A metric's values in each pair of a kind, and the standard error that its iterations show."""
+    found = []
+    for row in rows_of(results, kind):
+        pairs = row.sample and paired(Values(row.sample), [name]).get(name)
+        if pairs and pairs.new:
+            found += list(zip(pairs.new, pairs.reference, pairs.errors or (0.0,) * len(pairs.new), strict=True))
+    return found
+
+
 def between(results: Results, kind: str, name: str) -> list[float]:
     """A metric's difference in each pair of a kind: of the logs in percent, or in points or KiB of what may be 0."""
     unit, cost = {"lock_wait": 0.01, "growth": 1024.0}.get(name, 0.01), metrics.row(name).scale == "cost"
-    found = []
-    for row in results.rows:
-        pairs = row.sample and paired(Values(row.sample), [name]).get(name)
-        if pairs and pairs.new and f"::{test_of(kind)}[" in row.cell.nodeid:
-            sides = zip(pairs.new, pairs.reference, strict=True)
-            found += [(math.log(new / old) if cost else new - old) / unit for new, old in sides if old or not cost]
-    return found
+    sides = pairs_of(results, kind, name)
+    return [(math.log(new / old) if cost else new - old) / unit for new, old, _ in sides if old or not cost]
+
+
+def verdicts(results: Results, kinds: Sequence[str]) -> Iterator[list[str]]:
+    """How each kind was judged, and all together."""
+
+    def counted(decisions: Sequence[Decision]) -> str:
+        return f"{sum(each.good for each in decisions)}, {sum(each.open for each in decisions)}, " + str(
+            sum(each.fails for each in decisions)
+        )
+
+    by_kind = {kind: list(rows_of(results, kind)) for kind in kinds}
+    by_kind["all"] = [row for found in by_kind.values() for row in found]
+    for kind, of_kind in by_kind.items():
+        judged = [metric for row in of_kind for metric in row.verdict.metrics]
+        left = Counter(each.metric for each in judged if not each.decision.good)
+        walls = sorted(each.launches for each in judged if each.metric == "wall")
+        shown = ", ".join(f"{name} {count}" for name, count in left.most_common())
+        cells = counted([row.verdict.decision for row in of_kind])
+        pairs = f"{statistics.median(walls):.0f}" if walls else "-"
+        yield [kind, cells, counted([each.decision for each in judged]), shown, pairs]
 
 
 def rows(found: Sequence[Results], kinds: Sequence[str]) -> Iterator[list[str]]:
@@ -263,12 +308,29 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--rounds", type=int, default=4, help="pairs of a kind in a run (default: 4)")
     parser.add_argument("--only", action="extend", nargs="+", default=[], metavar="GLOB", help="names of kinds")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="the pairs of this version, for simulate.py")
+    parser.add_argument("--verdicts", action="store_true", help="how the product judges the kinds by default")
+    parser.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another version, which takes turns")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if any(fnmatchcase(kind, pattern) for pattern in options.only or ["*"])]
     if not kinds:
         parser.error(f"no kind has such a name: {', '.join(KINDS)}")
-    page.show(__file__, COLUMNS, rows(measured(options, kinds), kinds))
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
+    try:
+        found = measured(options, kinds)
+    finally:
+        for each in others:
+            each.kill()
+    if options.save:
+        values = {kind: {name: pairs_of(found[-1], kind, name) for name in METRICS} for kind in kinds}
+        options.save.write_bytes(msgspec.json.encode(values))
+    if options.verdicts:
+        seconds = ", ".join(f"{each:.0f} s" for each in found[-1].seconds)
+        print(f"runs of {len(kinds)} kinds beside {plural(options.busy, 'busy process', 'busy processes')}: {seconds}")
+        page.show(__file__, VERDICTS, verdicts(found[-1], kinds))
+    else:
+        page.show(__file__, COLUMNS, rows(found, kinds))
 
 
 if __name__ == "__main__":
