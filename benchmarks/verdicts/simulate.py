@@ -9,7 +9,8 @@ script first checks that both decide the same after as many pairs on a random sa
 
 The hypothesis is one of twenty of a run. `worse` is how far the new side is moved, in multiples of what has to be ruled
 out: for `wall` 1.2 is +6 %, 2 is +10 % and 6 is +30 %. `said` is how often a verdict says that its pairs scatter more
-than is expected. Failed has the suspect ones, and passed the improved ones.
+than is expected, `interval holds` how often the 95 % interval holds the truth, of 200 series. Failed has the suspect
+ones, and passed the improved ones.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scipy.special import chdtrc, stdtr
 
 from pytest_ftgate.judge import decide, limits, metrics
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.verdict import Comparison, Decision, Limits, Why
+from pytest_ftgate.model.verdict import Comparison, Decision, Limits, MetricVerdict, Why
 from pytest_ftgate.stats import alpha_spending, intervals, moderated
 from pytest_ftgate.stats.alpha_spending import Look
 
@@ -44,11 +45,13 @@ COLUMNS = (
     "of runs of 20",
     "passed; pairs",
     "said",
+    "interval holds",
     *(f"worse by {each:g}: failed / passed (unsaid); pairs" for each in WORSE),
     "2x: pairs of 95 %",
 )
 BLOCK = 4
 CHUNK = 5_000
+COVERED = 200
 MIB = 2.0**20
 OPEN, PASSED, REGRESSED, IMPROVED, SUSPECT = range(5)
 CODES = {
@@ -104,11 +107,11 @@ class Design:
         return np.maximum((1 + self.limits.effect) * side + 2 * self.floor, self.fails(side))
 
     def moved(self, drawn: Drawn, by: float) -> Drawn:
-        """The new side worse by so many times what is to be ruled out of its median."""
+        """The new side worse by so many times what is to be ruled out of its mean."""
         new, reference, errors = drawn
         if not self.floor:
             return new * (1 + by * self.limits.effect), reference, errors
-        middle = np.median(reference)
+        middle = np.mean(reference)
         return new + by * (self.passes(middle) - middle), reference, errors
 
 
@@ -227,6 +230,22 @@ def _says(new: Floats, reference: Floats, errors: Floats, design: Design) -> NDA
     return found
 
 
+def product(new: Floats, reference: Floats, errors: Floats, design: Design) -> MetricVerdict:
+    """The product's verdict on one series, after which no pairs follow."""
+    comparison = Comparison(
+        metric=design.metric,
+        new=tuple(new.tolist()),
+        reference=tuple(reference.tolist()),
+        errors=tuple(errors.tolist()),
+        unit="",
+        limits=design.limits,
+        alpha=design.alpha,
+        beta=alpha_spending.BETA,
+        at_most=len(new),
+    )
+    return decide.by_pairs(comparison)
+
+
 def check_equal(found: Sequence[Noise], at_most: int, rng: np.random.Generator) -> int:
     """Assert that the product decides the same on some series of each noise; the number of series compared."""
     checked = 0
@@ -237,26 +256,23 @@ def check_equal(found: Sequence[Noise], at_most: int, rng: np.random.Generator) 
             if (drawn[0] + design.floor <= 0).any():
                 continue
             tally = judge(drawn, design)
-            for at, (new, reference, errors) in enumerate(zip(*drawn, strict=True)):
-                verdict = decide.by_pairs(
-                    Comparison(
-                        metric=noise.metric,
-                        new=tuple(new.tolist()),
-                        reference=tuple(reference.tolist()),
-                        errors=tuple(errors.tolist()),
-                        unit="",
-                        limits=design.limits,
-                        alpha=design.alpha,
-                        beta=alpha_spending.BETA,
-                        at_most=count,
-                    )
-                )
+            for at, series in enumerate(zip(*drawn, strict=True)):
+                verdict = product(*series, design)
                 said = any(each.code is Why.SCATTERS for each in verdict.reasons)
-                product = CODES[verdict.decision], verdict.launches, said
+                theirs = CODES[verdict.decision], verdict.launches, said
                 own = tally.decisions[at], tally.pairs[at], tally.said[at]
-                assert product == own, f"{noise}: the product gives {product}, the simulation {own}"
+                assert theirs == own, f"{noise}: the product gives {theirs}, the simulation {own}"
                 checked += 1
     return checked
+
+
+def covered(noise: Noise, at_most: int, rng: np.random.Generator) -> float:
+    """How often the interval of a verdict on unchanged code holds no change, where it has one."""
+    design = Design.of(noise.metric)
+    verdicts = (product(*each, design) for each in zip(*noise.draw(rng, (COVERED, at_most)), strict=True))
+    changes = [(each.ratio or each.points, 0.0 if each.ratio is None else 1.0) for each in verdicts]
+    held = [each.low <= none <= each.high for each, none in changes if each is not None and each.level]
+    return sum(held) / len(held)
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------
@@ -413,6 +429,7 @@ def rows(found: Sequence[Noise], tests: int, at_most: int, rng: np.random.Genera
         bound = rates.at_most(round(failed * tests), tests)
         cells = [noise.metric, noise.name, f"{failed:.2%} ({bound:.2%})", f"{1 - (1 - failed) ** HYPOTHESES:.1%}"]
         cells += [f"{same.share(PASSED, IMPROVED):.1%}; {np.median(same.pairs):.0f}", f"{same.said.mean():.1%}"]
+        cells.append(f"{covered(noise, at_most, rng):.0%}")
         for by in WORSE:
             worse = simulated(noise, tests // 5, at_most, rng, by)
             missed, unsaid = (worse.share(PASSED, IMPROVED, unsaid=each) for each in (False, True))
