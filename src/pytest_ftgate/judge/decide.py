@@ -274,8 +274,11 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
         unit = median(costs.reference) + offset(costs)
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
+    early = gap
+    if fails:
+        early = -math.inf if by_difference(costs.metric) else gap - math.log1p(EARLY) / evidence.bound
     prior = 0 if evidence.own else moderated.PRIOR_FREEDOM
-    more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails, prior=prior)
+    more = _until_decided(there, costs.alpha, costs.beta, gap, early, fails=fails, prior=prior)
     settles = needs = Reason(code=Why.SETTLES)
     if more is not None:
         code = Why.NEEDS_TO_FAIL if fails else Why.NEEDS_TO_PASS
@@ -356,7 +359,7 @@ def require(
     exact = pair_differences(values, [0.0] * len(values))
     centre, deviation = intervals.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
-    more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
+    more = _until_decided(len(values), alpha, beta, gap, gap, fails=fails, correlation=correlation, schedule=schedule)
     held = Reason(code=Why.HELD, counts=(sum(value < 0 for value in values), len(values)))
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
     return replace(open_one, decision=decision, reasons=(held, Reason(code=Why.SETTLES)), more=more, beyond=beyond)
@@ -484,6 +487,7 @@ def _until_decided(
     alpha: float,
     beta: float,
     gap: float,
+    early: float,
     *,
     fails: bool,
     correlation: float = 0.0,
@@ -492,12 +496,14 @@ def _until_decided(
 ) -> int | None:
     """How many more pairs it takes to a planned number whose reach is within the gap between estimate and limit.
 
-    The gap is in deviations of a pair. None if no planned number is enough.
+    The gap is in deviations of a pair; `early` is that of fewer than FEWEST_TO_FAIL pairs. None if no planned number is
+    enough.
     """
-    least = max(there + 1, FEWEST_TO_FAIL if fails and schedule is PAIRS else 0)
     for look in alpha_spending.planned_looks(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
         count, level = look.launches, look.alpha if fails else look.beta
-        if count >= least and moderated.reach(count, level, POWER, correlation, prior) <= gap:
+        within = gap if count >= FEWEST_TO_FAIL else early
+        freedom = prior if count >= FEWEST_TO_FAIL or not fails else moderated.PRIOR_FREEDOM
+        if count > there and moderated.reach(count, level, POWER, correlation, freedom) <= within:
             return count - there
     return None
 
