@@ -23,13 +23,15 @@ def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
     [
         (0, 7, "nothing was decided: 0 of 7 compared cells"),
         (0, 1, "nothing was decided: 0 of 1 compared cell;"),
-        (1, 19, "almost nothing was decided: 1 of 20 compared cells"),
-        (1, 9, ""),
+        (1, 19, "less than half was decided: 1 of 20 compared cells"),
+        (3, 4, "less than half was decided: 3 of 7 compared cells"),
+        (1, 1, ""),
+        (4, 3, ""),
         (1, 0, ""),
         (0, 0, ""),
     ],
 )
-def test_fewer_than_one_in_ten_is_too_few(decided: int, left: int, text: str) -> None:
+def test_less_than_half_is_too_few(decided: int, left: int, text: str) -> None:
     new = rows(Decision.NO_BASELINE, 50, "") + rows(Decision.INCONCLUSIVE, 50, "")
     report = of_rows(*rows(Decision.PASSED, decided), *rows(Decision.INCONCLUSIVE, left), *new)
     found = "; ".join(said.undecided(report))

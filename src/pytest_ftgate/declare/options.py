@@ -151,7 +151,7 @@ def weight(text: str) -> tuple[Criterion, float]:
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
 UNDECIDED_RUN = "undecided-run"
-"""Fewer than one in ten of the compared cells was decided, or one is worse by one launch: see `said.undecided`."""
+"""Less than half of the compared cells was decided, or one is worse by one launch: see `said.undecided`."""
 FAILING = (
     "regressed",
     "suspect",
@@ -356,8 +356,8 @@ class Options(_Keywords):
         decision,
         "verdicts that fail a test, comma-separated or repeated: regressed, suspect, broken, accepted (by a commit's "
         "trailer), improved, unsupported, skipped, inconclusive, not-measured, no-baseline, undecided (these three), "
-        "beyond-effect (inconclusive, but worse than the effect); undecided-run ends the run with 5 if fewer than one "
-        "in ten of the compared cells was decided, or if the only pair of a cell is worse than the effect "
+        "beyond-effect (inconclusive, but worse than the effect); undecided-run ends the run with 5 if less than half "
+        "of the compared cells was decided, or if the only pair of a cell is worse than the effect "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",
         many=True,

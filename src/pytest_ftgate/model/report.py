@@ -393,7 +393,7 @@ class Report(Struct, frozen=True, kw_only=True):
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `shard` is the part of the tests that was measured; None: all.
-    `undecided_fails` says whether a run that decided (almost) nothing fails. `project` is the name of what was
+    `undecided_fails` says whether a run that decided less than half fails. `project` is the name of what was
     measured, `branch` the one that is checked out; empty where they are not known. `tree` is that of the files that
     were measured, as recordings have it. `weights` are those by which advice chooses. `seconds` is where `wall_s` went,
     by kind of work; empty where that is not known.

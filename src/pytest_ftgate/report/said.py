@@ -44,7 +44,7 @@ BASES = {
     "paired": "paired launches",
 }
 NOTHING_JUDGED = "no cell was judged"
-LEAST_DECIDED = 0.1
+LEAST_DECIDED = 0.5
 """The share of the compared cells of which a run has to decide some."""
 
 
@@ -644,7 +644,7 @@ def worse_by_one(row: Row) -> bool:
 
 
 def undecided(report: Report) -> tuple[str, ...]:
-    """Why a run fails that judged no cell, or decided (almost) nothing; what to do; the option. Empty if it does not.
+    """Why a run fails that judged no cell, or decided less than half; what to do; the option. Empty if it does not.
 
     It has tested nothing, or left a change open that one launch shows (see `worse_by_one`); who looks at the exit
     status alone would take that for a pass.
@@ -671,7 +671,8 @@ def undecided(report: Report) -> tuple[str, ...]:
         wanting = (_needs_most(told(row)) for row in left if row.verdict.basis == "stored")
         stored = (text for each in wanting if each for text in reasons.beside_change(each)[:1])
         advice = f"give the tests more {more}" if fixed or some or by_one else next(filter(None, stored), longer)
-    what = f"{'almost ' if decided else ''}nothing was decided: {decided} of {plural(compared, 'compared cell')}"
+    few = "less than half" if decided else "nothing"
+    what = f"{few} was decided: {decided} of {plural(compared, 'compared cell')}"
     if not rare:
         what = f"one launch is worse than the effect, and decides nothing: {first_of(by_one, NAMED)}"
     return what, advice, "failed by --ftgate-fail-on=undecided-run"
