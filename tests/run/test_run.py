@@ -125,7 +125,7 @@ def test_a_slower_cell_regresses_by_its_wall_time_beside_the_commit_of_its_basel
     assert outcome.reason().startswith(f"wall: {reasons.of_metric(wall)}")
     assert wall.ratio is not None
     assert wall.ratio.value == pytest.approx(1.3, rel=0.01)
-    assert wall.launches == 3
+    assert wall.launches == 5
     assert outcome.metric(Metric.USS).decision is Decision.PASSED
     assert outcome.decision(FORK) is Decision.PASSED
     row = outcome.rows[THREADS]
