@@ -247,18 +247,18 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     reasons: tuple[Reason, ...]
     for look in due(there, *levels, final=comparison.final):
         part = as_costs(seen(comparison, look.launches))
-        evidence, scatters = weigh(part), _scatter(part, comparison)
+        evidence = weigh(part)
         if (evidence.p_fail if look.launches >= FEWEST_TO_FAIL else evidence.p_far) <= look.alpha:
-            decision, reasons = Decision.REGRESSED, (Reason(code=Why.BEYOND, level=look.alpha), *scatters)
+            decision, reasons = Decision.REGRESSED, (Reason(code=Why.BEYOND, level=look.alpha),)
         elif evidence.p_improve <= look.alpha:
             least = allowed(part.metric, -shift_to(part, failing(part, part.new), part.new))
             better = Reason(code=Why.BETTER, limit=least, p=evidence.p_improve, level=look.alpha)
-            decision, reasons = Decision.IMPROVED, (better, *scatters)
+            decision, reasons = Decision.IMPROVED, (better,)
         elif evidence.p_pass <= look.beta:
-            decision, reasons = Decision.PASSED, (*_hardly_waited(part), *scatters)
+            decision, reasons = Decision.PASSED, _hardly_waited(part)
         else:
             continue
-        return _verdict(part, look.beta, evidence, decision, reasons)
+        return _verdict(part, look.beta, evidence, decision, (*reasons, *_scatter(part, comparison)))
     costs = as_costs(comparison)
     # 1. What is ruled out. One pair rules out nothing, and before the end the levels of the looks to come are not
     # spent.

@@ -99,9 +99,8 @@ def p_above(distances: Sequence[float], scales: Floats, correlation: float = 0.0
     The sum of the scores, each clipped at CLIP (Huber 1964, "Robust estimation of a location parameter"), over its
     standard deviation, against Student's t with the degrees of freedom of `deviations`; the larger of that and of
     Student's own test, with the deviation of the pairs, where FEWEST or more scatter beyond the scales (not without
-    `own`). It is 0.5 or more
-    unless most pairs lie above: one disturbed pair of two or three decides nothing. `correlation` is that of
-    neighbouring values, which decays geometrically. 1.0 without distances.
+    `own`). It is 0.5 or more unless most pairs lie above: one disturbed pair of two or three decides nothing.
+    `correlation` is that of neighbouring values, which decays geometrically. 1.0 without distances.
     """
     import numpy as np
     from scipy.special import stdtr  # half a second: only a run that measured pays it
