@@ -426,7 +426,10 @@ def test_the_guard_has_what_this_interpreter_was_found_and_loaded_by(monkeypatch
     monkeypatch.setenv(marks.MARK, next(marks.marks()))
     with guard._started() as process:
         try:
-            found = psutil.Process(process.pid).environ()
+            # The kernel closes our pipe before it has laid out what the new program is given: until then it shows none.
+            until = time.monotonic() + PATIENCE * PROMISED_S
+            while not (found := psutil.Process(process.pid).environ()) and time.monotonic() < until:
+                time.sleep(0.01)
             assert found == {name: value for name, value in os.environ.items() if name != marks.MARK}
         finally:
             process.kill()
