@@ -20,7 +20,7 @@ setup: $(VENV)/.pythons ## make .venv and have the target interpreters
 DEMO := cd .ftgate/demo && $(CURDIR)/$(PY) -m pytest --ftgate --ftgate-test-time 80s
 DEMO_GIT := git -C .ftgate/demo -c user.name=demo -c user.email=demo@example.invalid
 
-demo: setup ## measure an example on both builds and show the verdicts (some 4 minutes)
+demo: setup ## measure an example on both builds and show the verdicts (a minute, once the interpreters are there)
 	@rm -rf .ftgate/demo && mkdir -p .ftgate/demo && cp examples/demo/test_checksum.py .ftgate/demo/
 	@printf '[pytest]\nftgate_install =\n' > .ftgate/demo/pytest.ini
 	@$(DEMO_GIT) init --quiet && $(DEMO_GIT) add . && $(DEMO_GIT) commit --quiet -m "What is measured"
