@@ -23,7 +23,6 @@ import itertools
 import math
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +34,7 @@ from pathlib import Path
 import msgspec
 import page
 from commits import Results, Workload, committed, measure
+from cpu import others_busy
 
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.comparisons import paired
@@ -269,16 +269,15 @@ def verdicts(results: Results, kinds: Sequence[str]) -> Iterator[list[str]]:
     """How each kind was judged, and all together."""
 
     def counted(decisions: Sequence[Decision]) -> str:
-        return f"{sum(each.good for each in decisions)}, {sum(each.open for each in decisions)}, " + str(
-            sum(each.fails for each in decisions)
-        )
+        good, left, failed = (sum(getattr(each, name) for each in decisions) for name in ("good", "open", "fails"))
+        return f"{good}, {left}, {failed}"
 
     by_kind = {kind: list(rows_of(results, kind)) for kind in kinds}
     by_kind["all"] = [row for found in by_kind.values() for row in found]
     for kind, of_kind in by_kind.items():
         judged = [metric for row in of_kind for metric in row.verdict.metrics]
         left = Counter(each.metric for each in judged if not each.decision.good)
-        walls = sorted(each.launches for each in judged if each.metric == "wall")
+        walls = [each.launches for each in judged if each.metric == "wall"]
         shown = ", ".join(f"{name} {count}" for name, count in left.most_common())
         cells = counted([row.verdict.decision for row in of_kind])
         pairs = f"{statistics.median(walls):.0f}" if walls else "-"
@@ -316,12 +315,8 @@ def main() -> None:
     kinds = [kind for kind in KINDS if any(fnmatchcase(kind, pattern) for pattern in options.only or ["*"])]
     if not kinds:
         parser.error(f"no kind has such a name: {', '.join(KINDS)}")
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
-    try:
+    with others_busy(options.busy):
         found = measured(options, kinds)
-    finally:
-        for each in others:
-            each.kill()
     if options.save:
         values = {kind: {name: pairs_of(found[-1], kind, name) for name in METRICS} for kind in kinds}
         options.save.write_bytes(msgspec.json.encode(values))

@@ -99,6 +99,10 @@ class TestPAbove:
     def test_one_outlier_is_clipped(self) -> None:
         """Also among pairs that it makes scatter: it counts for CLIP of their own deviations."""
         ones = np.ones(4)
+        most = moderated.p_above([CLIP, 0.1, 0.2, -0.1], ones, own=False)
+        for wild in (CLIP + 1e-9, 10.0, 1e300):
+            assert moderated.p_above([wild, 0.1, 0.2, -0.1], ones, own=False) == most
+        assert moderated.p_above([CLIP - 0.1, 0.1, 0.2, -0.1], ones, own=False) > most > 0.02
         most = moderated.p_above([10.0, 0.1, 0.2, -0.1], ones)
         assert moderated.p_above([1e300, 0.1, 0.2, -0.1], ones) == most
         assert moderated.p_above([CLIP - 0.1, 0.1, 0.2, -0.1], ones) > most > 0.02
@@ -112,6 +116,7 @@ class TestPAbove:
             assert (p < 0.5) == (above > count / 2)
 
     def test_no_disturbance_hides_what_the_other_pairs_show(self) -> None:
+        assert moderated.p_above([9.0] * 5 + [-1e9], np.ones(6), own=False) < 1e-4
         assert moderated.p_above([9.0] * 5 + [-1e9], np.ones(6)) < 1e-3
 
     def test_what_scatters_more_than_is_stated_is_tested_by_its_own_deviation(self) -> None:
@@ -133,6 +138,15 @@ class TestPAbove:
             assert below >= 0.5
             assert above + below == pytest.approx(max(1, below + 0.5 * (above >= 0.5)))
         assert moderated.p_above([0.0] * 3, np.ones(3)) == 0.5
+
+    def test_each_distance_counts_in_its_direction(self) -> None:
+        """By the stated deviation: by its own, one that lies far says that they scatter."""
+        rng = np.random.default_rng(84)
+        for _ in range(50):
+            distances = rng.normal(0, 2, 5)
+            p = moderated.p_above(distances.tolist(), np.ones(5), own=False)
+            further = distances + np.eye(5)[rng.integers(5)] * rng.exponential()
+            assert moderated.p_above(further.tolist(), np.ones(5), own=False) <= p
 
     def test_farther_pairs_say_more(self) -> None:
         rng = np.random.default_rng(84)
@@ -212,8 +226,11 @@ class TestReach:
     @pytest.mark.parametrize(("count", "level"), [(3, 0.02), (4, 0.005), (8, 1e-3), (20, 1e-4)])
     @pytest.mark.parametrize("power", [0.5, 0.8])
     def test_is_found_with_that_chance(self, count: int, level: float, power: float) -> None:
-        """Where pairs scatter less than the scales, and with their own deviation where they scatter more."""
+        """By the stated deviation; so, too, where pairs scatter less, and by their own where they scatter more."""
         noise = normal(np.random.default_rng([89, count]), 3000, count)
+        stated = noise + moderated.reach(count, level, power)
+        found = np.mean([moderated.p_above(row, np.ones(count), own=False) <= level for row in stated])
+        assert found == pytest.approx(power, abs=0.03)
         for times, scale, freedom in ((0.5, 1.0, PRIOR_FREEDOM), (1.0, 0.4, 0)):
             rows = times * noise + moderated.reach(count, level, power, prior_freedom=freedom)
             found = np.mean([moderated.p_above(row, scale * np.ones(count)) <= level for row in rows])

@@ -37,8 +37,7 @@ LAUNCHES = 5
 """The launches of a cell if no decision needs more. More do not make a recording better, because recordings differ by
 more than their launches do (`benchmarks/verdicts/stored.py`)."""
 FIGURES_ITERATIONS = 20
-"""The most iterations of a launch if nothing is compared: all that the variance asks for, twice as many on a noisy
-machine, move the time of five launches by 0.6 %, their CPU time by 0.3 %."""
+"""The most iterations of a launch if nothing is compared: as of LAUNCHES, more do not make a recording better."""
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""

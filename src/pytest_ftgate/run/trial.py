@@ -157,6 +157,8 @@ class Trial:
                 # Only now, because it looks at the machine, and asks which commits accept the change.
                 self.conditions = self.monitor.observe()
                 self.run.tell_failure([self._amended(row)])
+                if self.run.failure_told:
+                    return
 
     def close(self) -> None:
         """Nothing more is measured: judge what there is, and explain what has regressed."""

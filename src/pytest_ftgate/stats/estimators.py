@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 FEWEST_IN_MODES = 8
+"""Fewer values lie in two groups by chance too often."""
 
 
 def neighbours(own: Values, other: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -53,7 +53,7 @@ def deviations(shifts: Sequence[float] | Sequence[Sequence[float]], errors: Sequ
     if not spread > 0:
         raise ValueError(f"a spread of {spread} is not positive")
     values = np.asarray(shifts, dtype=np.float64)
-    expected = np.hypot(spread, errors) if len(errors) else np.full(values.shape, spread)
+    expected = _stated(values, errors, spread)
     freedom = max(0, values.shape[-1] - 1)
     residuals = np.clip((values - medians(values)[..., None]) / expected, -FARTHEST, FARTHEST)
     observed = gini_deviations(residuals)[..., None] ** 2 if freedom else 0.0
@@ -78,8 +78,14 @@ def beyond_stated(shifts: Sequence[float], errors: Sequence[float], spread: floa
     if freedom < FEWEST - 1:
         return False
     values = np.asarray(shifts, dtype=np.float64)
-    expected = np.hypot(spread, errors) if len(errors) else np.full(values.shape, spread)
-    return float(chdtrc(freedom, freedom * scatter(values, expected) ** 2)) <= SCATTERED
+    return float(chdtrc(freedom, freedom * scatter(values, _stated(values, errors, spread)) ** 2)) <= SCATTERED
+
+
+def _stated(values: Floats, errors: Sequence[float], spread: float) -> Floats:
+    """The standard deviation of each pair before anything is made of how they scatter."""
+    import numpy as np
+
+    return np.hypot(spread, errors) if len(errors) else np.full(values.shape, spread)
 
 
 def _tests(values: Sequence[float] | Floats, scales: Floats) -> list[tuple[float, int]]:
