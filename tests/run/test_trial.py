@@ -372,8 +372,8 @@ class TestBudget:
         """Twelve cells with the time of three or four: whichever come first, each to its end."""
         group = group_of("threads", "fork", targets=tuple(f"3.{minor}" for minor in range(14, 20)))
         slower = [cell.nodeid for cell in group.cells]
-        launcher = day(cells_slower(2.5, *slower))
-        rows = finish(project.trial(launcher, group, against="main", test_time=25.0))
+        launcher = day(cells_slower(1.6, *slower))
+        rows = finish(project.trial(launcher, group, against="main", test_time=27.0))
         found = Counter(row.verdict.decision for row in rows.values())
         assert found[Decision.REGRESSED] >= 3, found
         assert found.keys() <= {Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.NOT_MEASURED}
