@@ -373,7 +373,7 @@ class TestBudget:
         group = group_of("threads", "fork", targets=tuple(f"3.{minor}" for minor in range(14, 20)))
         slower = [cell.nodeid for cell in group.cells]
         launcher = day(cells_slower(1.6, *slower))
-        rows = finish(project.trial(launcher, group, against="main", test_time=27.0))
+        rows = finish(project.trial(launcher, group, against="main", test_time=30.0))
         found = Counter(row.verdict.decision for row in rows.values())
         assert found[Decision.REGRESSED] >= 3, found
         assert found.keys() <= {Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.NOT_MEASURED}
