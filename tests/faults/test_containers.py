@@ -40,7 +40,7 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.usefixtures("homeless")
+@pytest.mark.usefixtures("interpreters_on_path", "homeless")
 def test_without_a_home_interpreters_are_found_and_only_what_keeps_one_fails(tmp_path: Path) -> None:
     assert find.find_interpreter(parse_target("3.14")).version.startswith("3.14.")
     assert uv_environment()["UV_NO_CACHE"] == "1"

@@ -32,7 +32,7 @@ def folder(pytester: pytest.Pytester) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("ascii_locale")
+@pytest.mark.usefixtures("ascii_locale", "interpreters_on_path")
 def test_a_project_lies_in_any_folder(pytester: pytest.Pytester, folder: Path) -> None:
     example = Example(pytester, {"é/test_sum.py": SUM})
     assert example.run_fresh(*QUICK, folder="é").ret == 0
