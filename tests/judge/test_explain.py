@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, cell
-from values import iteration, probed, sample_of
+from values import TWO, iteration, probed, sample_of
+from values import held as memory_launch
 
 from pytest_ftgate.judge import explain, metrics
 from pytest_ftgate.judge.explain import AddedTime
@@ -297,12 +298,60 @@ class TestImports:
         assert explain.slower_imports(side, side, 100e6).unknown == "no import takes a fifth of it"
 
 
+# -- the pages of a parent ---------------------------------------------------------------------------------------------
+
+
+def forked(*unshared_mib: float | None, parents_mib: float = 10.0, workers: int = 2) -> Sample:
+    """A cell of forked workers with these copies of pages in a launch each, of 40 MiB in all."""
+    parents = memory_launch(0, round(parents_mib * MIB)).memory[0]
+    launches = []
+    for order, unshared in enumerate(unshared_mib):
+        (point,) = memory_launch(order, 40 << 20).memory
+        copies = None if unshared is None else round(unshared * MIB)
+        point = msgspec.structs.replace(point, unshared_bytes=copies, roles={"main": parents, "workers": parents})
+        launches.append(Launch(role="memory", order=order, memory=(point,)))
+    return sample_of(cell=msgspec.structs.replace(TWO, workers=workers), memory=launches)
+
+
+class TestUnshared:
+    def test_the_copies_of_the_workers_count_with_what_is_left_to_their_parent(self) -> None:
+        before, after = forked(2.0, 2.1), forked(12.0, 12.1, parents_mib=14.5)
+        (found,) = explain.unshared(after, before, 15.0 * MIB)
+        assert (found.name, found.file, found.line) == ("unshared", "", 0)
+        assert (found.before, found.after) == pytest.approx((2.05 * MIB, 12.05 * MIB), abs=2)
+        assert found.added == pytest.approx(14.5 * MIB, abs=2)
+
+    def test_of_its_growth_the_parent_was_left_with_no_more_than_a_worker_has_copied(self) -> None:
+        (found,) = explain.unshared(forked(12.0, 12.0, parents_mib=60.0), forked(2.0, 2.0), 60.0 * MIB)
+        assert found.added == pytest.approx(15.0 * MIB, abs=2)
+        (found,) = explain.unshared(forked(12.0, 12.0, parents_mib=1.0), forked(2.0, 2.0), 12.0 * MIB)
+        assert found.added == pytest.approx(10.0 * MIB, abs=2), "a parent that shrank takes nothing off"
+
+    @pytest.mark.parametrize(
+        ("after", "before", "added_mib"),
+        [
+            (forked(2.2, 2.1), forked(2.0, 2.1), 0.2),  # within the noise
+            (forked(2.0, 2.0), forked(12.0, 12.0), 10.0),  # fewer
+            (forked(12.0, 12.0), forked(2.0, 2.0), 80.0),  # not a fifth
+            (forked(None, None), forked(None, None), 10.0),  # another system
+            (forked(12.0, 12.0), forked(2.0, 2.0), -1.0),  # nothing was added
+        ],
+    )
+    def test_it_is_silent_where_they_do_not_explain_it(self, after: Sample, before: Sample, added_mib: float) -> None:
+        assert explain.unshared(after, before, added_mib * MIB) == ()
+
+    def test_a_side_that_forks_nothing_shares_nothing(self) -> None:
+        for before in (None, forked(None, None)):
+            (found,) = explain.unshared(forked(12.0, 12.0), before, 12.0 * MIB)
+            assert (found.before, found.after) == (0.0, 12.0 * MIB)
+
+
 # -- of which kind ---------------------------------------------------------------------------------------------------
 
 
 def test_each_metric_is_explained_by_its_own_kind_and_nothing_of_time_is_said_of_memory() -> None:
     kinds = {name: explain.kind_of(name) for name in metrics.NAMES}
-    assert {name for name, kind in kinds.items() if kind == "memory"} == {"uss", "pss", "rss", "peak"}
+    assert {name for name, kind in kinds.items() if kind == "memory"} == {"uss", "pss", "rss", "unshared", "peak"}
     assert {"wall", "tail", "cpu", "work", "scaling"} <= {name for name, kind in kinds.items() if kind == "time"}
     assert {"lock_wait", "queue_wait", "gil_wait"} <= {name for name, kind in kinds.items() if kind == "waits"}
     assert (kinds["growth"], kinds["start"]) == ("growth", "start")

@@ -41,7 +41,7 @@ from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import Store
 
 ROUNDS = 12
-THREADS, SPAWN = group_of(spec=spec_of("threads", "spawn", workers=4)).cells
+THREADS, SPAWN, FORK = group_of(spec=spec_of("threads", "spawn", "fork", workers=4)).cells
 SERVER = msgspec.structs.replace(
     THREADS, executor=Executor(kind="server", program=Program(name="granian", argv=("granian",))), body="server"
 )
@@ -89,7 +89,8 @@ def memory(order: int, factor: float) -> Launch:
         gil_waits={bucket_of(round(5 * MS * factor)): 40.0},
     )
     barriers = tuple(Barrier(ops=1, point=point) for point in points)
-    return Launch(order=order, memory=(points[0],) * 3, barriers=barriers, waits=waits)
+    last = msgspec.structs.replace(points[0], unshared_bytes=round(6 * MIB * factor) + 4096 * order)
+    return Launch(order=order, memory=(points[0], points[0], last), barriers=barriers, waits=waits)
 
 
 def locks(order: int, factor: float) -> Launch:
@@ -142,7 +143,7 @@ def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) ->
 
 
 def cell_for(name: str) -> Cell:
-    return {"start": SPAWN}.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
+    return {"start": SPAWN, "unshared": FORK}.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
 
 
 NAMES = (*metrics.TABLE, *OWN)
@@ -215,6 +216,20 @@ def test_pss_is_one_row_and_one_reader() -> None:
     assert (row.unit, row.need, row.gates) == ("size", "memory", False)
     assert values(sample()).of("pss")[0] == 20 * MIB
     assert figures(values(sample()), reference=None).pss_bytes == values(sample()).middle("pss")
+
+
+def test_of_a_hold_one_sample_says_what_is_unshared_and_of_cells_those_that_may_fork() -> None:
+    assert values(sample(FORK)).of("unshared")[0] == 6 * MIB
+    row = metrics.row("unshared")
+    executor = FORK.executor
+    forkserver, own = (
+        msgspec.structs.replace(executor, **fields)
+        for fields in ({"method": "forkserver"}, {"kind": "executor", "method": None, "in_processes": True})
+    )
+    threads = msgspec.structs.replace(own, in_processes=False)
+    cells = [msgspec.structs.replace(FORK, executor=each) for each in (forkserver, own, threads)]
+    assert [*map(row.applies, (FORK, SERVER, THREADS, SPAWN, *cells))] == [True, True, False, False, True, True, False]
+    assert "forked" in row.why_none
 
 
 def test_a_servers_p99_is_one_row_and_one_reader() -> None:

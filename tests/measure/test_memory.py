@@ -310,6 +310,80 @@ def test_a_look_that_shares_with_a_child_that_came_or_went_meanwhile_is_dropped(
     assert (point_of(FakeProcess(), FakeProcess(pid=PID + 1)) is not None) is holds
 
 
+# -- the pages that forked processes share -----------------------------------------------------------------------------
+
+LOW, HIGH = 1000, 2000  # addresses; a mapping has its bounds, and shared, private and anonymous KiB
+
+
+@pytest.mark.parametrize(
+    ("parents", "own", "kib"),
+    [
+        ([(LOW, HIGH, 60, 0, 100)], [(LOW, HIGH, 60, 40, 100)], 40),  # it has written to 40 of 100
+        ([(LOW, HIGH, 100, 0, 100)], [(LOW, HIGH, 100, 40, 140)], 0),  # it has allocated 40 afresh
+        ([(LOW, HIGH, 70, 0, 100)], [(LOW, HIGH, 70, 60, 130)], 30),  # 30 of 60
+        ([(LOW, HIGH, 60, 0, 100)], [(LOW, HIGH, 60, 0, 60)], 0),  # it has freed 40
+        ([(LOW, HIGH, 0, 100, 100)], [(HIGH, 3000, 0, 100, 100)], 0),  # elsewhere
+        ([(LOW, HIGH, 60, 0, 100)], [(LOW, 1500, 30, 20, 50), (1500, HIGH, 30, 20, 50)], 40),  # it was split
+        ([(500, 1200, 60, 0, 80), (1200, HIGH, 0, 0, 20)], [(LOW, 3000, 60, 70, 130)], 40),  # it has grown
+        ([(0, 9, 0, 0, 9), (LOW, HIGH, 0, 0, 9)], [(0, 9, 0, 9, 9), (LOW, HIGH, 0, 9, 9)], 18),
+        ([(LOW, HIGH, 5, 0, 3)], [(LOW, HIGH, 5, 7, 12)], 0),  # the parent has freed what it shared
+    ],
+)
+def test_what_a_forked_process_wrote_to_counts_and_what_it_has_allocated_does_not(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, parents: Any, own: Any, kib: int
+) -> None:
+    trees([FakeProcess(), FakeProcess(pid=PID + 1, ppid=PID)])
+    monkeypatch.setattr(proc, "private_mappings", {PID: parents, PID + 1: own}.__getitem__)
+    monkeypatch.setattr(proc, "family", lambda pid: proc.Family(60.0, pid != PID))
+    point = surely(point_of(FakeProcess()))
+    assert memory.with_unshared(point, ALONE).unshared_bytes == kib << 10
+
+
+def test_each_forked_process_is_compared_with_its_own_parent(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    point, asked = surely(point_of(FakeProcess())), list[int]()
+    # A server of the launch that runs a program of its own, its two children, and a child of one of them.
+    family = [(PID + 1, PID), (PID + 2, PID + 1), (PID + 3, PID + 1), (PID + 4, PID + 3)]
+    trees([FakeProcess(), *(FakeProcess(pid=pid, ppid=ppid) for pid, ppid in family)])
+
+    def mappings(pid: int) -> list[tuple[int, int, int, int, int]]:
+        asked.append(pid)
+        return [(LOW, HIGH, 0, 1 << (pid - PID), 1000)]
+
+    monkeypatch.setattr(proc, "private_mappings", mappings)
+    monkeypatch.setattr(proc, "family", lambda pid: proc.Family(60.0, pid > PID + 1))
+    assert memory.with_unshared(point, ALONE).unshared_bytes == (4 + 8 + 16) << 10
+    assert sorted(asked) == [PID + 1, PID + 2, PID + 3, PID + 4], "each is read once, and who shares nothing never"
+
+
+@pytest.mark.parametrize("family", [None, proc.Family(60.0, False)])
+def test_without_a_forked_process_none_is_said(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, family: proc.Family | None
+) -> None:
+    trees([FakeProcess(), FakeProcess(pid=PID + 1, ppid=PID)])
+    monkeypatch.setattr(proc, "family", lambda pid: family)
+    assert memory.with_unshared(surely(point_of(FakeProcess())), ALONE).unshared_bytes is None
+
+
+@pytest.mark.parametrize("error", [PermissionError(), ProcessLookupError(), psutil.NoSuchProcess(PID)])
+def test_of_mappings_that_cannot_be_read_nothing_is_said(
+    trees: Script, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refused(pid: int) -> list[tuple[int, int, int, int, int]]:
+        raise error
+
+    trees([FakeProcess(), FakeProcess(pid=PID + 1, ppid=PID)])
+    monkeypatch.setattr(proc, "family", lambda pid: proc.Family(60.0, pid != PID))
+    monkeypatch.setattr(proc, "private_mappings", refused)
+    assert memory.with_unshared(surely(point_of(FakeProcess())), ALONE).unshared_bytes is None
+
+
+@needs_rollup
+def test_the_private_mappings_of_a_process_have_what_it_has_written_to() -> None:
+    whole, own = proc.memory_kib(os.getpid()), proc.private_mappings(os.getpid())
+    assert all(start < stop for start, stop, *_ in own)
+    assert sum(private for *_, private, _ in own) == pytest.approx(whole["Private_Dirty"], rel=0.2)
+
+
 # -- a look at rest ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +59,42 @@ def test_memory_is_explained_by_the_line_that_holds_it(
     text = result.stdout.str()
     assert f"at test_a.py:{place}" in text
     assert "spent in" not in text
+
+
+FORKED = """
+DATA = bytearray(16 << 20)
+
+
+@ftgate.compare(processes=["fork"], workers=2, pythons=["3.14"])
+def test_loop(worker):
+    pass
+
+
+@test_loop.shared
+def filled(context):
+    DATA[::4096] = b"x" * 4096
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the source is Linux's smaps")
+def test_memory_that_workers_have_unshared_is_explained_by_that_and_no_line_is_looked_for(example: Example) -> None:
+    path = example.folder / "test_a.py"
+    head = path.read_text().removesuffix(BODY)
+    path.write_text(head + FORKED)
+    commit(example.folder, "forked")
+    path.write_text(head + FORKED.replace("    pass", '    DATA[::4096] = b"y" * 4096'))
+    result = example.run_fresh(*QUICK, "--ftgate-metrics=uss,unshared")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (row,) = example.rows()
+    decided = {each["metric"]: each["decision"] for each in row["verdict"]["metrics"]}
+    assert decided == {"uss": "regressed", "unshared": "regressed"}
+    ((cause,), size) = row["explanation"]["causes"], 16 << 20
+    (part,) = cause["parts"]
+    assert (cause["of"], cause["unknown"], part["name"], part["file"]) == ("memory", "", "unshared", "")
+    # Both workers have a copy of their own, and the parent is left with its pages.
+    assert part["after"] - part["before"] == pytest.approx(2 * size, rel=0.1)
+    assert part["added"] == pytest.approx(3 * size, rel=0.1)
+    assert cause["added"] == pytest.approx(3 * size, rel=0.1)
+    text = " ".join(result.stdout.str().split())
+    assert "that were added are held in pages that workers no longer share with their parent" in text
+    assert "gc.freeze() before the fork" in text

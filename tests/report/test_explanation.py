@@ -7,7 +7,7 @@ import pytest
 from report_by_hand import HEAVIER, SLOWER, WAITING
 
 from pytest_ftgate.model.report import Cause, CauseOf, Explanation, Part
-from pytest_ftgate.report.said import explained
+from pytest_ftgate.report.said import COPIED, explained
 
 SPLIT = "Splitter.words, src/words/split.py:31"
 
@@ -45,6 +45,18 @@ def test_memory_is_held_by_lines_and_modules_that_came() -> None:
     )
     assert explained(caused("growth", part(2**16, name="x" * 99), added=2**16)) == (
         f"all 64.0 KiB that were added by each call are left at a.py:3: {'x' * 60} ...",
+    )
+
+
+def test_pages_of_the_parent_are_said_with_what_copies_them_before_the_lines() -> None:
+    pages = Part(file="", line=0, name="unshared", before=3 * 2**20, after=33 * 2**20, added=42.0 * 2**20)
+    copied, added = f"the workers' own copies of such pages: 3.00 MiB -> 33.0 MiB; {COPIED}", 42.0 * 2**20
+    shared = "are held in pages that workers no longer share with their parent"
+    assert explained(caused("memory", pages, added=added)) == (f"all 42.0 MiB that were added {shared}", copied)
+    line = part(30.0 * 2**20, name="x")
+    assert explained(caused("memory", pages, line, added=2 * added, unknown="")) == (
+        f"42.0 MiB of the 84.0 MiB added {shared}; 30.0 MiB of them at a.py:3: x",
+        copied,
     )
 
 

@@ -13,11 +13,11 @@ import msgspec
 
 from ..kit.values import Metric
 from ..model.report import Cause, CauseOf, Explanation, Moved, MovedSite, Part, SiteFigures
-from ..model.sample import Function, Held, Launch, Loads, Profile, Sample, StackSamples, iteration_value
+from ..model.sample import Function, Held, Launch, Loads, MemoryPoint, Profile, Sample, StackSamples, iteration_value
 from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
 from . import comparisons, contract_grammar, metrics
-from .readers import site_figures, waits_of
+from .readers import memory_values, site_figures, waits_of
 from .values import Values, of_rounds
 
 LEAST_MOVE: Final = 0.02
@@ -231,6 +231,28 @@ def added(sample: Sample, before: Sample | None, metric: str) -> float:
     """How much more a metric is, by the median over the launches of each side; all of it without another side."""
     was, now = (median(_values(each, metric) or [0.0]) if each else 0.0 for each in (before, sample))
     return now - was
+
+
+def unshared(sample: Sample, before: Sample | None, added: float) -> tuple[Part, ...]:
+    """Pages that forked processes and their parents share no longer, if they take a fifth of `added` bytes of memory.
+
+    `before` and `after` are what the processes have made their own. What is left to the parents alone is added as well,
+    as far as they have grown: at most as much as a worker has made its own.
+    """
+    was, now = (_values(each, Metric.UNSHARED) if each else [] for each in (before, sample))
+    parents = [memory_values(each.of("memory"), _of_parents) if each else {} for each in (before, sample)]
+    left = median(parents[1].values() or [0.0]) - median(parents[0].values() or [0.0])
+    for move in _moves({Metric.UNSHARED: (was or [0.0], now)}, median(_values(sample, Metric.USS) or [0.0])):
+        grew = move.after - move.before
+        takes = grew + max(0.0, min(left, grew / sample.cell.workers))
+        if takes >= LEAST_PART * added > 0:
+            part = Part(file="", line=0, name=move.name, before=move.before, after=move.after, added=takes)
+            return (part,)
+    return ()
+
+
+def _of_parents(point: MemoryPoint) -> int:
+    return sum(part.steadiest_bytes or 0 for name, part in point.roles.items() if name in ("main", "servers"))
 
 
 def added_time(sample: Sample, reference: Sample) -> AddedTime | None:

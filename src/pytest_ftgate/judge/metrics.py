@@ -137,6 +137,11 @@ def is_tasks(cell: Cell) -> bool:
     return cell.executor.kind == "tasks" and cell.body == "worker"
 
 
+def _forks(cell: Cell) -> bool:
+    """Whether it may fork: its workers, from itself or a forkserver, or a program what it likes."""
+    return cell.executor.program is not None or (cell.executor.has_processes and cell.executor.method != "spawn")
+
+
 def _starts_interpreters(cell: Cell) -> bool:
     """Whether each worker starts an interpreter, which imports anew; a user's pool starts its workers when it likes."""
     return cell.executor.method in ("spawn", "forkserver") or cell.executor.kind == "interpreters"
@@ -267,6 +272,12 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "on Linux",
         ),
         _size("rss", lambda point: point.rss_bytes, "resident set size: the same, with all shared memory"),
+        _size(
+            Metric.UNSHARED,
+            lambda point: point.unshared_bytes,
+            "pages of their parents that forked processes have made their own by writing to them, summed over the "
+            "processes, while all workers are at work; on Linux",
+        )._replace(applies=_forks, why_none="none of its workers is forked"),
         MetricRow(
             "peak",
             "size",

@@ -57,6 +57,7 @@ class Metric(StrEnum):
     CPU = "cpu"
     START = "start"
     USS = "uss"
+    UNSHARED = "unshared"
     GROWTH = "growth"
     LOCK_WAIT = "lock_wait"
     SCALING = "scaling"

@@ -44,7 +44,8 @@ class Part(Struct, frozen=True, kw_only=True):
 
     `line` is its place after the change, 0 where there is none; a line's `name` is its text. `before` and `after` are
     the figures of both sides: of a function the shares of the samples in which it was on a worker's stack, else in the
-    unit of `added`, which it takes more. It is `changed` if its own code is known to differ.
+    unit of `added`, which it takes more. It is `changed` if its own code is known to differ. Pages that forked workers
+    share with their parents no longer have no file, and the metric `unshared` as their name: see explain.unshared.
     """
 
     file: str

@@ -100,10 +100,13 @@ class MemoryPoint(Footprint, frozen=True, kw_only=True):
 
     `roles` maps the group of a process to its part: `main` (the measured process, with the workers that are threads in
     it), `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
+    `unshared_bytes` are the pages of their parents that forked processes have made their own, read at the end of a
+    hold; None elsewhere, and without a forked process.
     """
 
     at_ns: int = 0
     roles: dict[str, Footprint] = {}
+    unshared_bytes: Natural | None = None
 
 
 class Barrier(Struct, frozen=True, kw_only=True):

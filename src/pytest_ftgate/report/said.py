@@ -38,6 +38,9 @@ STATES = {
 """The states of the workers' threads, by their name in WaitFigures: in a line of figures, and in a sentence."""
 SHORT = 60
 """Characters of a line of code that are said."""
+COPIED = (
+    "a page is copied when an object in it is used, changed or collected: gc.freeze() before the fork avoids the last"
+)
 AGAINST = "--ftgate-against "
 BASES = {
     "stored": "stored figures",
@@ -363,6 +366,11 @@ def _cause(cause: Cause) -> list[str]:
         of_whole = f"all {whole} that were added{by} are" if part == whole else f"{part} of the {whole} added{by} are"
         parts.append(f"{part} of them {place}" if parts else f"{of_whole} {verb} {place}")
     texts = [there + "; ".join(parts)] if parts else []
+    texts += [
+        f"the workers' own copies of such pages: {unit(each.before)} -> {unit(each.after)}; {COPIED}"
+        for each in cause.parts
+        if each.name == Metric.UNSHARED
+    ]
     if cause.unknown and not cause.like:
         texts.append(cause.unknown)
     tops = Counter(name.partition(".")[0] for name in cause.modules if not cause.parts or cause.of == "memory")
@@ -379,6 +387,8 @@ def _where(of: str, part: Part) -> str:
         return f"in {part.name}, {place}"
     if of == "start":
         return f"importing {part.name}" + (f", imported by {part.file}" if part.file else "")
+    if part.name == Metric.UNSHARED:
+        return "in pages that workers no longer share with their parent"
     return f"at {place}" + (f": {short(part.name)}" if part.name else "")
 
 

@@ -86,7 +86,12 @@ class Explainer:
         return own and replace(own, causes=tuple(self._borrowed(each, self._cells[nodeid]) for each in own.causes))
 
     def _borrowed(self, cause: Cause, cell: Cell) -> Cause:
-        others = {other: of for other, each in self.found.items() if (of := each.cause(cause.of)) and of.parts}
+        # Not from the pages that forked workers share: this one may fork none.
+        others = {
+            other: of
+            for other, each in self.found.items()
+            if (of := each.cause(cause.of)) and of.parts and of.parts[0].name != Metric.UNSHARED
+        }
         if cause.parts or not others or not cause.unknown:
             return cause
 
@@ -184,23 +189,29 @@ class _Explaining:
     def _cause(self, of: CauseOf, moved: Explanation) -> Cause:
         if of == "time":
             return self._functions(moved)
+        # 1. What the launches that were compared show: how much more it is, of one side all of it, and shared pages.
+        reference = None if self.other is None else self.other.sample()
+        added = explain.added(self.sample, reference, METRICS[of])
+        unshared = explain.unshared(self.sample, reference, added) if of == "memory" else ()
+        if sum(each.added for each in unshared) >= explain.COVERED * added > 0:
+            return Cause(of=of, added=added, parts=unshared)
+        # 2. What launches for it show.
         known: Literal["lines", "imports"] = "imports" if of == "start" else "lines"
-        found = self._in_time(lambda measurement, left_s: measure_loads(measurement, self.runs, left_s, known))
+        try:
+            found = self._in_time(lambda measurement, left_s: measure_loads(measurement, self.runs, left_s, known))
+        except FtgateError as error:
+            if not unshared:
+                raise
+            return Cause(of=of, added=added, parts=unshared, unknown=f"the rest is unexplained: {error}")
         then, now = (
             _loads_named(each, named) for each, named in zip([Loads(), *found][-2:], self._sides(), strict=True)
         )
-        added = self._added(of)
         if of == "start":
             return explain.slower_imports(then, now, added)
         cause = explain.held_lines(then, now, of, added)
         if of == "growth" and not cause.parts and self.row.cell.executor.in_processes:
             raise FtgateError("the workers of a pool are not traced call by call, and no line of what drives it")
-        return cause
-
-    def _added(self, of: CauseOf) -> float:
-        """How much more the metric is: by the sides that were compared, else all of it."""
-        reference = None if self.other is None else self.other.sample()
-        return explain.added(self.sample, reference, METRICS[of])
+        return replace(cause, parts=unshared + cause.parts)
 
     def _functions(self, moved: Explanation) -> Cause:
         """The functions that take the added time, or why they are not known."""

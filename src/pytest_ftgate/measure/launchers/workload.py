@@ -36,7 +36,15 @@ from ..machine import pinned
 from ..marshalled import BrokenMessage, unmarshalled
 from ..process_map import ProcessMap
 from ..watch import lock_waits
-from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
+from ..watch.memory import (
+    SAMPLED,
+    barrier_point,
+    hold_needed_s,
+    point_of_all,
+    sample_cost_s,
+    sample_tree,
+    with_unshared,
+)
 from ..watch.native import waits_in
 from .process import FLOOD_BYTES, Process, exit_text, left_behind
 from .programs import workload_variables
@@ -392,7 +400,8 @@ class WorkloadHandle:
         self.awaited("done", timeout_s, "a held iteration")
         if sampled and not memory:
             point = point_of_all(tree(processes.main), processes)
-            memory, dropped = (() if point is None else (point,)), dropped + (point is None)
+            memory = () if point is None else (with_unshared(point, processes),)
+            dropped += point is None
         iteration = self.answered.add(HOLD, self._let_go_on())
         return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 

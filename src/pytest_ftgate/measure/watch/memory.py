@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+import msgspec
 import psutil
 
 from ...kit import proc, processes
@@ -15,6 +17,8 @@ from ...model.sample import Footprint, MemoryPoint, Waits
 from ..process_map import ProcessGroup, ProcessMap
 from .threads import ThreadSampler
 
+Mapping: TypeAlias = tuple[int, int, int, int, int]
+"""See proc.private_mappings."""
 FORK_S = 0.1
 """A process that was forked longer ago than this, and runs no program of its own, is not going to."""
 LONGEST_HOLD_S = 5.0  # workers are not held longer than this for the sake of samples
@@ -85,6 +89,39 @@ def point_of_all(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     point = memory_point(live, known)
     there = sum(point.roles[role].processes for role in ("workers", "others") if role in point.roles) if point else 0
     return point if there >= len(known.workers) else None
+
+
+def with_unshared(point: MemoryPoint, known: ProcessMap) -> MemoryPoint:
+    """The sample with the pages of their parents that the forked processes of the tree have made their own, by smaps.
+
+    Pages that a process shares no longer are its own, but no more of a mapping than the parent has in its place: what
+    is allocated afresh does not count. What both have allocated there since the fork does. None without a forked
+    process, if one ended meanwhile, and where the system has no smaps or does not let us read it.
+    """
+    mappings, found = functools.cache(proc.private_mappings), []
+    live = {process.pid: process for process in processes.tree(known.main)}
+    try:
+        for pid, process in live.items():
+            parent, family = process.ppid(), proc.family(pid)
+            if parent in live and family is not None and family.forked:
+                found.append(_unshared_kib(mappings(pid), mappings(parent)))
+    except (OSError, psutil.Error):
+        return point
+    return msgspec.structs.replace(point, unshared_bytes=sum(found) << 10) if found else point
+
+
+def _unshared_kib(own: Iterable[Mapping], of_parent: Iterable[Mapping]) -> int:
+    """Of the mappings of a process and its parent that overlap: one may have been split, or have grown."""
+    # Bounds, what is private to the process, and what the parent has there beyond what they share.
+    parts = [(start, stop, private, -shared) for start, stop, shared, private, _ in own]
+    parts += [(start, stop, 0, anonymous) for start, stop, _, _, anonymous in of_parent]
+    total = end = private = beyond = 0
+    for start, stop, *kib in sorted(parts):
+        if start >= end:
+            total += max(0, min(private, beyond))
+            private = beyond = 0
+        end, private, beyond = max(end, stop), private + kib[0], beyond + kib[1]
+    return total + max(0, min(private, beyond))
 
 
 def _footprint(process: psutil.Process) -> tuple[Footprint, bool]:
@@ -279,13 +316,15 @@ def sample_tree(
 ) -> tuple[tuple[MemoryPoint, ...], int, Waits]:
     """Memory of a launch, how often a look at it gave no sample, and waits, for `seconds` or until it is `over`.
 
-    `refused` is as for ThreadSampler.
+    The last sample of memory is `with_unshared`: that costs as much again. `refused` is as for ThreadSampler.
     """
     memory, threads = MemorySampler(processes), ThreadSampler(processes, refused=refused)
     memory.start(seconds)
     threads.start()
     run_samplers(seconds, (memory, threads), over=over)
-    return tuple(memory.points), memory.dropped, threads.finish()
+    waits = threads.finish()
+    points = *memory.points[:-1], *(with_unshared(each, processes) for each in memory.points[-1:])
+    return points, memory.dropped, waits
 
 
 def sample_cost_s(processes: ProcessMap) -> float:
