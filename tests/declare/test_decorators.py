@@ -424,7 +424,7 @@ def decorated(decorator: Any) -> Any:
         (ftgate.limit, "it needs parentheses and arguments: @ftgate.limit('wall', margin='3%')"),
         (
             ftgate.limit("wal", margin=0.1),
-            "'wal' is not a metric that gates (did you mean 'wall'?); wall, tail, start, uss, growth and lock_wait",
+            "'wal' is not a metric that gates (did you mean 'wall'?); wall, tail, start, uss, growth, lock_wait and",
         ),
         (ftgate.limit(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
         (ftgate.limit("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),

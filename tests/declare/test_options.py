@@ -218,7 +218,7 @@ def test_lists_with_commas_or_repeated() -> None:
     metrics = by_name("metrics")
     assert options.DEFAULT_METRICS == GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], None) == (Metric.WALL, Metric.USS, Metric.TAIL)
-    assert set(resolve(metrics, None, None)) == {"wall", "tail", "start", "uss", "growth", "lock_wait"}
+    assert set(resolve(metrics, None, None)) == {"wall", "tail", "start", "uss", "growth", "lock_wait", "payload"}
     with pytest.raises(FtgateError, match=r"--ftgate-metrics=,: takes at least one LIST"):
         resolve(metrics, [","], None)
     with pytest.raises(FtgateError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):
@@ -281,7 +281,7 @@ REFUSED: dict[Callable[[str], Any], dict[str, str]] = {
         "": "^KIND:PATH, and KIND is json",
     },
     options.metric: {
-        "wal": r"\(did you mean 'wall'\?\); wall, tail, start, uss, growth and lock_wait gate by default",
+        "wal": r"\(did you mean 'wall'\?\); wall, tail, start, uss, growth, lock_wait and payload gate by default",
         "lock wait": "did you mean 'lock_wait'",
         "ratio": "'ratio' is not a metric that gates",
     },

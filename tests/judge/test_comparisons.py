@@ -330,4 +330,4 @@ class TestScaling:
 
 
 def test_every_metric_has_its_kind_of_launch() -> None:
-    assert {metrics.row(name).need for name in metrics.GATING} == {"time", "memory", "locks"}
+    assert {metrics.row(name).need for name in metrics.GATING} == {"time", "memory", "locks", "observed"}

@@ -128,7 +128,7 @@ BAD = [
     (
         "wal < 3 s",
         "^",
-        "'wal' is not a metric (did you mean 'wall'?); wall, tail, start, uss, growth and lock_wait",
+        "'wal' is not a metric (did you mean 'wall'?); wall, tail, start, uss, growth, lock_wait and payload",
     ),
     ("time < 3 s", "^", "'time' is not a metric"),
     ("threads.wal < 3 s", "        ^", "'wal' is not a metric (did you mean 'wall'?)"),
@@ -136,7 +136,11 @@ BAD = [
     ("threads < 3 s", "^", "threads is an executor: say which of its figures, as in threads.wall"),
     ("spawn.wall < 3 s", "^", "spawn is a start method: write processes[spawn].wall"),
     ("spawn < 3 s", "^", "spawn is a start method: write processes[spawn].wall"),
-    ("threads. < 3 s", "         ^", "expected a metric: wall, tail, start, uss, growth and lock_wait gate by default"),
+    (
+        "threads. < 3 s",
+        "         ^",
+        "expected a metric: wall, tail, start, uss, growth, lock_wait and payload gate by default",
+    ),
     ("threads[w8] < 3 s", "            ^", "expected . and a metric, as in threads.wall"),
     ("threads[w8.wall < 3 s", "       ^", "this bracket is never closed"),
     ("threads[].wall < 3 s", "        ^", "expected a worker count such as w8, or a target such as 3.14t"),
@@ -1051,3 +1055,12 @@ def test_environments_that_the_test_has_not() -> None:
         check(parse("threads[A=x].wall < threads[A=z].wall"), several)
     with pytest.raises(ContractError, match="no cell has A1:1: env= is no list of several"):
         check(parse("threads[A1=1].wall < 1 s"), spec())
+
+
+def test_only_the_body_that_drives_a_pool_has_what_a_pool_costs_a_task() -> None:
+    of = spec(THREADS, SPAWN)
+    assert lacking("payload", of).startswith("it is of the tasks of a pool")
+    assert lacking("payload", of, lambda executor: "executor" if executor is SPAWN else "worker") == ""
+    check(parse("dispatch < 200 us"), of, lambda _: "executor")
+    with pytest.raises(ContractError, match="no dispatch: it is of the tasks of a pool"):
+        check(parse("dispatch < 200 us"), of)

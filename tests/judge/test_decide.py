@@ -21,7 +21,7 @@ from scipy.stats import t
 from pytest_ftgate.judge import comparisons, decide, metrics
 from pytest_ftgate.judge.limits import as_costs, worse_by
 from pytest_ftgate.kit.values import WIDEST, Interval, Metric
-from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
+from pytest_ftgate.model.verdict import Basis, Comparison, Decision, Limits, MetricVerdict
 from pytest_ftgate.report.reasons import of_cell, of_metric
 from pytest_ftgate.stats import alpha_spending, moderated
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
@@ -1203,3 +1203,34 @@ class TestExplained:
 def test_split_alpha() -> None:
     assert decide.split_alpha(0.01, 20) == 0.0005
     assert decide.split_alpha(0.01, 0) == 0.01
+
+
+class TestExact:
+    """What has one value in all launches of the same code is judged without a test."""
+
+    def judged(self, new: list[float], reference: list[float], *, final: bool = False) -> MetricVerdict:
+        given: Any = {"alpha": 0.01, "beta": 0.01, "at_most": 12, "limits": Limits(0.05, 0.1, 256.0), "final": final}
+        return decide.by_pairs(
+            Comparison(metric="payload", new=tuple(new), reference=tuple(reference), unit="bytes", **given)
+        )
+
+    def test_a_pair_passes_and_two_fail(self) -> None:
+        assert self.judged([1000.0], [1000.0]).decision is Decision.PASSED
+        assert self.judged([1306.0], [1000.0]).decision is Decision.PASSED
+        worse = self.judged([1307.0], [1000.0])
+        assert (worse.decision, worse.more) == (Decision.INCONCLUSIVE, 1)
+        assert self.judged([1307.0], [1000.0], final=True).decision is Decision.SUSPECT
+        failed = self.judged([1307.0] * 2, [1000.0] * 2)
+        assert failed.decision is Decision.REGRESSED
+        assert failed.points == Interval(value=307.0, low=307.0, high=307.0, level=0.0)
+
+    def test_much_less_improves(self) -> None:
+        assert self.judged([0.0], [0.0]).decision is Decision.PASSED
+        assert self.judged([1000.0], [1305.0]).decision is Decision.PASSED
+        assert self.judged([1000.0], [1e6]).decision is Decision.IMPROVED
+
+    def test_what_varies_after_all_is_tested(self) -> None:
+        varied = self.judged([5000.0, 1000.0], [1000.0, 1000.0])
+        assert varied.decision is Decision.INCONCLUSIVE
+        assert varied.p_fail is not None
+        assert self.judged([5000.0 + each for each in range(6)], [1000.0] * 6).decision is Decision.REGRESSED

@@ -23,6 +23,7 @@ from pytest_ftgate.model.sample import (
     Profile,
     Sample,
     StackSamples,
+    Timer,
     Waits,
 )
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
@@ -355,6 +356,7 @@ def test_each_metric_is_explained_by_its_own_kind_and_nothing_of_time_is_said_of
     assert {"wall", "tail", "cpu", "work", "scaling"} <= {name for name, kind in kinds.items() if kind == "time"}
     assert {"lock_wait", "queue_wait", "gil_wait"} <= {name for name, kind in kinds.items() if kind == "waits"}
     assert (kinds["growth"], kinds["start"]) == ("growth", "start")
+    assert (kinds["payload"], kinds["dispatch_p95"], kinds["task_work"]) == ("payload", "dispatch", "time")
     before = sample(work_ms=10.0, gil=0.05, waited=0.01)
     moved = explain.moved(sample(before, work_ms=20.0, gil=0.4, waited=0.3, start_ms=3.0), before)
     assert explain.of_kinds(moved, ["memory", "growth"]) == Explanation()
@@ -374,3 +376,44 @@ def test_what_fails_has_its_kinds(decision: Decision, expected: list[str]) -> No
         MetricVerdict(metric="contract", decision=Decision.BROKEN, contract="gil == off"),
     ]
     assert explain.kinds_of(Verdict(decision=decision, metrics=tuple(judged))) == expected
+
+
+# -- what a pool carries ---------------------------------------------------------------------------------------------
+
+
+def pooled(to_us: float = 100.0, **counters: float) -> Sample:
+    """Observed launches of ten tasks, whose way back takes 50 us; launches differ by 1 %."""
+
+    def timer(us: float, order: int) -> Timer:
+        ns = round(us * (1000 + 10 * (order % 2)))
+        return Timer(count=1, total_ns=ns, max_ns=ns)
+
+    of = {"payload": 10 * sum(counters.values()), "payload tasks": 10.0}
+    of |= {f"payload {name}": 10 * size for name, size in counters.items()}
+    return sample_of(
+        observed=[
+            Launch(
+                order=order, counters=of, timers={"dispatch to": timer(to_us, order), "dispatch back": timer(50, order)}
+            )
+            for order in range(4)
+        ],
+    )
+
+
+def test_the_argument_that_grew_is_named_with_its_types_also_where_the_function_is_another() -> None:
+    before = pooled(**{"argument 1 of count: int": 5, "result of count: int": 5, "function of count: function": 30})
+    now = {"argument 1 of count_in: tuple": 1e6, "argument 1 of count_in: int": 5, "result of count_in: int": 6}
+    found = explain.carried(pooled(**now), before)
+    assert found.added == pytest.approx(1e6 - 29)
+    (part,) = found.parts
+    assert (part.name, part.before, part.after) == ("argument 1 of count_in, int -> tuple", 5, 1e6 + 5)
+    (alone,) = explain.carried(pooled(**now), None).parts
+    assert (alone.name, alone.before) == ("argument 1 of count_in, tuple", 0)
+    assert explain.carried(before, before).unknown
+
+
+def test_the_way_that_takes_longer_is_named() -> None:
+    (leg,) = explain.slower_legs(pooled(to_us=200), pooled()).parts
+    assert (leg.name, round(leg.before), round(leg.after)) == ("dispatch to", 100_500, 201_000)
+    assert explain.slower_legs(pooled(), pooled()).unknown
+    assert len(explain.slower_legs(pooled(), None).parts) == 2

@@ -402,7 +402,7 @@ class TestFirst:
             return [Path(file).stem for file in judge.observers(THREADS)]
 
         assert names(*metrics.GATING) == []
-        assert names("gap", "collections", "neighbour_wait") == ["observer", "counts"]
+        assert names("gap", "collections", "neighbour_wait") == ["counts", "observer"]
         assert names("lag") == []  # threads have none
         assert names("wall", contract="threads.gc_pause < 1 ms") == ["pauses"]
 

@@ -45,6 +45,8 @@ THREADS, SPAWN, FORK = group_of(spec=spec_of("threads", "spawn", "fork", workers
 SERVER = msgspec.structs.replace(
     THREADS, executor=Executor(kind="server", program=Program(name="granian", argv=("granian",))), body="server"
 )
+TASKS = msgspec.structs.replace(THREADS, executor=Executor(kind="tasks"))
+POOL = msgspec.structs.replace(SPAWN, body="executor")
 OWN = ("timer.ack", "counter.inserts", "peak.depth")
 
 
@@ -112,8 +114,12 @@ def observed(order: int, factor: float) -> Launch:
     pauses = dict.fromkeys(("gap", "lag", "gc pause"), 5.0 * MS * factor)
     shares = {"neighbour late": 0.1 * factor, "neighbour time": 1.0, "gc pauses": 0.1 * factor, "gc span": 1.0}
     numbers = {"gc collections": 1200 * factor, "gc objects": 12e6 * factor, "switches": 12e6 * factor}
+    tasks = {"payload": 12e6 * factor, "payload tasks": 1200}
+    tasks_ns = round(MS * factor)
+    names = ("dispatch", "dispatch p95", "dispatch MiB", "task work")
+    timers = dict.fromkeys(names, Timer(count=1, total_ns=tasks_ns, max_ns=tasks_ns))
     of_time = launch(order, THREADS, 1.0)
-    return msgspec.structs.replace(of_time, counters=shares | numbers, peaks=pauses, timers={})
+    return msgspec.structs.replace(of_time, counters=shares | numbers | tasks, peaks=pauses, timers=timers)
 
 
 def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
@@ -143,7 +149,10 @@ def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) ->
 
 
 def cell_for(name: str) -> Cell:
-    return {"start": SPAWN, "unshared": FORK}.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
+    if name.startswith(("dispatch", "task_work", "payload")):
+        return POOL
+    cells = {"start": SPAWN, "lag": TASKS, "unshared": FORK}
+    return cells.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
 
 
 NAMES = (*metrics.TABLE, *OWN)
@@ -271,6 +280,9 @@ def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> 
         "collections": 1.0,
         **dict.fromkeys(("garbage", "switches"), 10_000.0),
         "imbalance": 1.0,
+        **dict.fromkeys(("dispatch", "dispatch_p95", "task_work"), 1.0 * MS),
+        "dispatch_kib": MS / 1024,
+        "payload": 10_000.0,
     }
     assert [*shown.observed] == [*metrics.OF_FEATURES]
     assert (shown.of("gap"), shown.of("peak.gap"), [*shown.peaks]) == (5 * MS, None, ["depth"])
@@ -310,7 +322,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
 
 
 def test_what_gates_by_default_is_measured_itself() -> None:
-    assert metrics.GATING == ("wall", "tail", "start", "uss", "growth", "lock_wait")
+    assert metrics.GATING == ("wall", "tail", "start", "uss", "growth", "lock_wait", "payload")
     assert not any(metrics.row(name).explains for name in metrics.GATING)
 
 

@@ -57,7 +57,7 @@ def test_texts(text: str, found: Threshold) -> None:
     [
         (
             "",
-            "floor=1ms; wall, tail, start, uss, growth and lock_wait gate by default, docs/metrics.md lists",
+            "floor=1ms; wall, tail, start, uss, growth, lock_wait and payload gate by default, docs/metrics.md lists",
         ),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),

@@ -95,3 +95,14 @@ def test_without_an_explanation_there_is_no_sentence_and_hostile_names_cannot_mo
     assert explained(None) == ()
     hostile = caused("time", part(1e6, file="a\x1b[2J.py"), added=1e6)
     assert "\x1b" not in explained(hostile)[0]
+
+
+def test_of_a_payload_the_argument_that_grew_and_of_dispatch_the_way_is_said() -> None:
+    grown = Part(file="", line=0, name="argument 2, int -> list", before=5.0, after=2.0**20, added=2.0**20 - 5)
+    assert explained(caused("payload", grown, added=2.0**20)) == ("argument 2, int -> list: 5 B -> 1.00 MiB a task",)
+    new = msgspec.structs.replace(grown, before=0.0)
+    assert explained(caused("payload", new)) == ("argument 2, int -> list: 1.00 MiB a task",)
+    way = Part(file="", line=0, name="dispatch back", before=5e4, after=2e5, added=15e4)
+    assert explained(caused("dispatch", way, unknown="")) == (
+        "from the end of a task to its result: 50.0 µs -> 200 µs a task",
+    )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
+from pytest_ftgate.features.dispatch import legs, payload
 from pytest_ftgate.features.garbage import counts, pauses
 from pytest_ftgate.features.neighbour import observer as neighbour
 from pytest_ftgate.judge import metrics
@@ -116,3 +121,65 @@ def test_the_thread_ends_with_the_observation(monkeypatch: pytest.MonkeyPatch) -
     figures = neighbour.observe(None)()
     assert figures["peaks"]["gap"] > 0
     assert "ftgate neighbour" not in [thread.name for thread in threading.enumerate()]
+
+
+def workers_of(pool: object, workers: int = 2, kind: str = "executor") -> Any:
+    """What observers get: workers of a pool whose body drives it."""
+    return SimpleNamespace(pool=pool, stands=True, setup={"kind": kind, "workers": workers})
+
+
+def test_a_task_waits_until_one_of_the_workers_is_free() -> None:
+    # Submit, begin, end, result, thread: two workers; the third task begins 5 after the first has ended at 100.
+    tasks = [(0, 10, 100, 103, 1), (0, 20, 200, 202, 2), (0, 105, 150, 151, 1), (160, 170, 180, 190, 1)]
+    expected = [(10, 3, 90), (20, 2, 180), (5, 1, 45), (10, 10, 10)]
+    assert legs.legs(tasks, 2, None) == expected
+    assert legs.legs(reversed(tasks), 2, None) == expected
+    assert legs.legs(tasks, 8, None)[2] == (105, 1, 45)
+    # A pool of one, where the second has begun before the first could say that it had ended.
+    assert legs.legs([(0, 1, 9, 9, 1), (2, 8, 9, 12, 1)], 1, None) == [(1, 0, 8), (0, 3, 1)]
+
+
+def test_the_first_task_of_a_thread_that_may_have_been_starting_is_left_out() -> None:
+    tasks, met = [(0, 500, 510, 511, 1), (0, 512, 520, 521, 1), (0, 600, 610, 620, 2)], set[int]()
+    assert legs.legs(tasks, 2, met) == [(512, 1, 8)]  # by then the second worker had begun nothing
+    assert met == {1, 2}
+    assert len(legs.legs(tasks, 2, met)) == 3
+
+
+@pytest.mark.parametrize("of", [legs, payload], ids=["legs", "payload"])
+def test_a_pool_submits_by_itself_again_afterwards(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload._Counted, "figures", None)
+    with ThreadPoolExecutor(1) as pool:
+        end = of.observe(workers_of(pool, 1))
+        assert pool.submit(abs, -1).result() == 1
+        assert list(pool.map(abs, [-2])) == [2]
+        assert "submit" in vars(pool)
+        figures = end()
+        assert "submit" not in vars(pool)
+    assert figures.get("counters", {"payload": 0, "payload tasks": 2}) == {"payload": 0, "payload tasks": 2}
+    assert of.observe(workers_of(SimpleNamespace(map=map)))() == {}  # no submit
+
+
+def test_of_what_is_pickled_an_argument_that_several_have_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload._Counted, "figures", None)
+    same = bytes(1000)
+    with ProcessPoolExecutor(1) as pool:
+        end = payload.observe(workers_of(pool, 1))
+        assert list(pool.map(max, [same, same], [b"", b"a"], chunksize=2)) == [same, b"a"]
+        lost: Future[object] = pool.submit(threading.Lock)  # a result that cannot be pickled
+        assert isinstance(lost.exception(), TypeError)
+        counters = end()["counters"]
+    assert counters["payload tasks"] == 2
+    assert 1000 < counters["payload argument 1 of max: bytes"] < 1100
+    assert counters["payload argument 2 of max: bytes"] < 100
+    assert counters["payload"] < 3000
+    assert counters["payload result of max: bytes"] > 1000
+
+
+def test_a_callable_that_only_cloudpickle_knows_has_no_payload_without_it() -> None:
+    unknown = payload.sent(lambda: None, (), {})
+    assert unknown is None
+    whole: Any = (abs, (1,), {})
+    known = payload.sent(*whole)
+    assert known is not None
+    assert known["payload"] == len(pickle.dumps(whole))

@@ -233,7 +233,7 @@ def target(text: str) -> str:
     return parse_target(text).spec
 
 
-DEFAULT_METRICS = ("wall", "tail", "start", "uss", "growth", "lock_wait")
+DEFAULT_METRICS = ("wall", "tail", "start", "uss", "growth", "lock_wait", "payload")
 """The same as `judge.metrics.GATING`, which every pytest run would import for the help."""
 
 

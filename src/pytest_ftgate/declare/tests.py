@@ -98,6 +98,7 @@ class Notes:
     """Reads @ftgate.contract, @ftgate.limit and @ftgate.xfail of a declaration; every error names its place."""
 
     def __init__(self, declared: Declaration, source: Source) -> None:
+        self.declared = declared
         self.source = source
         self.notes = notes_of(declared.body)
         for _, body in declared.variants:
@@ -117,7 +118,7 @@ class Notes:
             except ValueError as error:
                 self.fail(note, str(error))
             metric = threshold.metric
-            if why := contracts.lacking(metric, spec):
+            if why := contracts.lacking(metric, spec, self._body_kind):
                 self.fail(note, f"the cells of this test have no {metric}: {why}")
             if metric in found:
                 self.fail(note, f"{metric} has a limit in line {lines[metric]} already; merge the two")
@@ -136,11 +137,14 @@ class Notes:
                 self.fail(note, "it requires nothing; for example @ftgate.contract(scaling='>= 1.6')")
             for text in (" ".join(text.split()) for text in texts):  # in one line, as reports show it
                 try:
-                    contracts.check(contract_grammar.parse(text), spec)
+                    contracts.check(contract_grammar.parse(text), spec, self._body_kind)
                 except contract_grammar.ContractError as error:
                     self.fail(note, str(error))
                 found.setdefault(text, DeclaredContract(text=text, line=note.line))
         return tuple(found.values())
+
+    def _body_kind(self, executor: Executor) -> BodyKind:
+        return body_kind(self.declared, executor)
 
     def xfails(self, spec: Spec) -> tuple[Xfail, ...]:
         """The known failures, checked against the test."""

@@ -30,6 +30,7 @@ FEATURES: Final = {
     "switches": "metric",
     "until": "option run",
     "fairness": "metric",
+    "dispatch": "metric",
 }
 """The places where each feature takes part. Hooks are called in this order.
 

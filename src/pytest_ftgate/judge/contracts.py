@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeAlias
 
 from msgspec.structs import replace
 
 from ..kit.text import did_you_mean, listed
 from ..model.sample import Need, one_worker_cell
-from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
+from ..model.spec import BodyKind, Cell, Environment, Executor, Spec, Target, cells_of
 from . import metrics
 from .contract_grammar import (
     PROGRAMS,
@@ -25,9 +25,14 @@ from .contract_grammar import (
     product_of,
 )
 
+BodyOf: TypeAlias = Callable[[Executor], BodyKind]
 
-def check(contract: Contract, spec: Spec) -> None:
-    """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
+
+def check(contract: Contract, spec: Spec, body_of: BodyOf = lambda _: "worker") -> None:
+    """Raise ContractError if the test does not have the cells that the contract is about, on any machine.
+
+    `body_of` says what the body takes under an executor.
+    """
     # 1. As on a machine with more cores than it names: whether a contract is right is the same everywhere.
     if spec.cores:
         cores = max(spec.numbers, default=1) + 1
@@ -45,7 +50,7 @@ def check(contract: Contract, spec: Spec) -> None:
     own = [target for each in spec.executors if each.program for target in each.program.pythons or ()]
     targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
     cells = [
-        cell
+        replace(cell, body=body_of(cell.executor))
         for cell in cells_of(spec, [Target(spec=target, request=target) for target in dict.fromkeys(targets)])
         if (program := cell.executor.program) is None
         or program.pythons is None
@@ -61,13 +66,9 @@ def check(contract: Contract, spec: Spec) -> None:
         raise ContractError("it is about no cell of this test", contract.text, 0)
 
 
-def lacking(metric: str, spec: Spec) -> str:
+def lacking(metric: str, spec: Spec, body_of: BodyOf = lambda _: "worker") -> str:
     """Why no cell of a test can have a metric; empty where one can."""
-    target = Target(spec="", request="")
-    cells = [
-        Cell(nodeid=spec.nodeid, target=target, executor=executor, workers=spec.workers[0])
-        for executor in spec.executors
-    ]
+    cells = [replace(cell, body=body_of(cell.executor)) for cell in cells_of(spec, [Target(spec="", request="")])]
     return "" if any(_has(cell, metric) for cell in cells) else _why_none(metric)
 
 

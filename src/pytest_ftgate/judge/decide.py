@@ -238,10 +238,12 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     A larger gain is better: its inverse is judged, while `ratio` is new / reference of the gain itself. A share may be
     0: it passes below (1 + effect) reference + 2 floor, and `points` is new - reference (0.01 is a point). A value that
     is not finite or not positive (of a share: negative), or no new value at all, gives an error verdict; nothing is
-    raised.
+    raised. A metric that is exact, and has one value on each side, is judged without a test.
     """
     if refusal := without_values(comparison):
         return refusal
+    if row(comparison.metric).exact and len({*comparison.new}) == len({*comparison.reference}) == 1:
+        return _exactly(as_costs(comparison))
     there = len(comparison.new)
     levels = (comparison.alpha, comparison.beta, comparison.at_most)
     reasons: tuple[Reason, ...]
@@ -296,6 +298,29 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     if beyond:
         reasons = (Reason(code=Why.WORSE_THAN_EFFECT), *reasons)
     return replace(opened, reasons=reasons, more=more, beyond=beyond)
+
+
+def _exactly(costs: Comparison) -> MetricVerdict:
+    """The verdict where all launches of a side have one value: one pair passes or improves, LEAST_SUSPECT fail."""
+    (new, *_), (reference, *_) = (scaled(costs, side) for side in (costs.new, costs.reference))
+    worse, better = (
+        new - reference > fail_limit(costs),
+        reference - new > shift_to(costs, failing(costs, costs.new), costs.new),
+    )
+    decision = Decision.REGRESSED if worse else Decision.IMPROVED if better else Decision.PASSED
+    if worse and len(costs.new) < LEAST_SUSPECT:
+        decision = Decision.SUSPECT if costs.final else Decision.INCONCLUSIVE
+    shift = Interval(value=new - reference, low=new - reference, high=new - reference, level=0.0)
+    return MetricVerdict(
+        metric=costs.metric,
+        decision=decision,
+        ratio=ratio(costs.metric, shift),
+        points=shift if by_difference(costs.metric) else None,
+        launches=len(costs.new),
+        more=1 if decision is Decision.INCONCLUSIVE else None,
+        allowed=allowed(costs.metric, fail_limit(costs)),
+        effect=allowed(costs.metric, pass_limit(costs)),
+    )
 
 
 def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: float) -> MetricVerdict:

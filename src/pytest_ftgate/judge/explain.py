@@ -16,7 +16,7 @@ from ..model.report import Cause, CauseOf, Explanation, Moved, MovedSite, Part, 
 from ..model.sample import Function, Held, Launch, Loads, MemoryPoint, Profile, Sample, StackSamples, iteration_value
 from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
-from . import comparisons, contract_grammar, metrics
+from . import comparisons, contract_grammar, metrics, readers
 from .readers import memory_values, site_figures, waits_of
 from .values import Values, of_rounds
 
@@ -59,6 +59,8 @@ WORSE: Final = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.
 def kind_of(metric: str) -> Kind | None:
     """What explains a metric; None where nothing does, as of a workload's own counter."""
     row = metrics.row(metric)
+    if row.cause:
+        return row.cause
     if metric in (Metric.GROWTH, Metric.START):
         return "growth" if metric == Metric.GROWTH else "start"
     if row.unit == "size":
@@ -493,3 +495,52 @@ def slower_imports(before: Loads, after: Loads, added_ns: float) -> Cause:
     if found:
         return msgspec.structs.replace(cause, parts=_most(found))
     return msgspec.structs.replace(cause, unknown="no import takes a fifth of it")
+
+
+# ---- what a pool carries, and on which way it is slower
+
+
+def carried(sample: Sample, before: Sample | None) -> Cause:
+    """The arguments and results of which a pool pickles more, in bytes a task; all of them without another side."""
+    then, now = (_bytes_by_place(side.of("observed") if side else ()) for side in (before, sample))
+    more, found = added(sample, before, "payload"), []
+    for place, sizes in now.items():
+        was = then.get(place, {})
+        old, new = sum(was.values()), sum(sizes.values())
+        if new - old >= LEAST_PART * more > 0:
+            named = [max(side, key=lambda each: side[each]) for side in (was, sizes) if side]
+            types = dict.fromkeys(each.rpartition(": ")[2] for each in named)
+            name = f"{named[-1].rpartition(': ')[0]}, {' -> '.join(types)}"
+            found.append(Part(file="", line=0, name=name, before=old, after=new, added=new - old))
+    return Cause(
+        of="payload", added=more, parts=_most(found), unknown="" if found else "no argument grew by a fifth of it"
+    )
+
+
+def _bytes_by_place(launches: Iterable[Launch]) -> dict[str, dict[str, float]]:
+    """`argument 1` -> `argument 1 of count: int` -> the bytes a task of the latest launch."""
+    found: dict[str, dict[str, float]] = {}
+    for launch in launches:
+        found = {}
+        for name in launch.counters:
+            if name.startswith("payload ") and ": " in name:
+                part = name.removeprefix("payload ")
+                found.setdefault(part.partition(" of ")[0], {})[part] = launch.ratio(name, "payload tasks") or 0.0
+    return found
+
+
+def slower_legs(sample: Sample, before: Sample | None) -> Cause:
+    """The ways, to the worker and back, that take longer for a task, in ns."""
+
+    def of(side: Sample | None, leg: str) -> list[float]:
+        return [*readers.timer_values(side.of("observed"), leg).values()] if side else [0.0]
+
+    legs = {leg: (of(before, leg), of(sample, leg)) for leg in ("dispatch to", "dispatch back")}
+    moves = _moves(legs, sum(median(now or [0.0]) for _, now in legs.values()))
+    found = [
+        Part(file="", line=0, name=each.name, before=each.before, after=each.after, added=each.after - each.before)
+        for each in moves
+        if each.after > each.before
+    ]
+    unknown = "" if found else "neither the way to the worker nor the way back takes longer beyond the noise"
+    return Cause(of="dispatch", added=sum(each.added for each in found), parts=_most(found), unknown=unknown)

@@ -116,7 +116,8 @@ class Judge:
         for cell in cells:
             basis = self.all_compared[cell.nodeid]
             if basis.basis:
-                found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in self.policy.metrics))
+                gates = gating(self.policy.metrics, self.spec, cell)
+                found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in gates))
             elif not self.contracts:
                 found[cell.nodeid] |= EVERYTHING
             for contract in self.contracts:
@@ -134,10 +135,12 @@ class Judge:
         return self.fixed or (PAIRED_ROUNDS if basis.basis == "paired" else prediction.MOST_LAUNCHES)
 
     def observers(self, cell: Cell) -> tuple[str, ...]:
-        """What observes a cell for the metrics that are asked for."""
+        """What observes a cell for the metrics that are asked for; compared with nothing, for its figures, too."""
         named = {name.metric for contract in self.contracts for name in contract_grammar.all_names(contract)}
-        rows = (metrics.row(name) for name in (*self.policy.metrics, *sorted(named - {"gil"})))
-        return tuple(dict.fromkeys(row.observer for row in rows if row.observer and row.applies(cell)))
+        rows = [metrics.row(name) for name in (*gating(self.policy.metrics, self.spec, cell), *(named - {"gil"}))]
+        if not (self.contracts or self.all_compared[cell.nodeid].basis):
+            rows += [row for row in metrics.TABLE.values() if row.figure]
+        return tuple(sorted({row.observer for row in rows if row.observer and row.applies(cell)}))
 
     def _kinds(self, metric: str, basis: Basis) -> frozenset[Need]:
         """The kinds of launches that a metric is compared by."""
@@ -216,6 +219,8 @@ class Judge:
             found.add("locks")
         if len(sample.of("growth")) >= FIGURES:
             found.add("growth")
+        if len(sample.of("observed")) >= FIGURES:
+            found.add("observed")
         launches, sampled = sample.of("memory"), (metrics.row(name) for name in self.policy.metrics)
         waits = any(row.need == "memory" and row.unit != "size" for row in sampled)
         # Launches of unchanged code are expected to differ by more.
@@ -427,9 +432,10 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
 
 
 def gating(names: Iterable[str], spec: Spec, cell: Cell) -> tuple[str, ...]:
-    """Those of a run's metrics that gate a cell; one for which its test has a limit does in any case."""
+    """Those of a run's metrics that gate a cell which can have them; one that its test limits does in any case."""
     limited = {each.metric for each in spec.thresholds}
-    return tuple(name for name in names if name in limited or metrics.row(name).gates_in(cell))
+    rows = (metrics.row(name) for name in names)
+    return tuple(row.name for row in rows if row.applies(cell) and (row.name in limited or row.gates_in(cell)))
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:
@@ -441,7 +447,7 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
         Metric.TAIL: spec.window_s is not None
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }
-    gates = [name for name in gating(names, spec, cell) if not absent.get(name) and metrics.row(name).applies(cell)]
+    gates = [name for name in gating(names, spec, cell) if not absent.get(name)]
     judged = (contract_grammar.parse(each.text) for each in spec.contracts)
     bearing = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gates) if compared else 0) + len(bearing)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
+from ..model.report import CauseOf
 from ..model.sample import Columns, Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
 from ..model.spec import Cell
 from ..model.verdict import Limits
@@ -60,9 +61,11 @@ class MetricRow(NamedTuple):
     can have such a value, `gates_in` whether it gates there where it gates in the run: see `judge.gating`. `in_window`
     is its value in one iteration or window: pairs are then of neighbouring ones. `sampled` is its value in one sample
     of memory: the scatter of a launch's samples counts in its comparisons. `beside` is a kind of launch that it needs
-    beside those of `need`. `observer` is the file of what observes its launches, see runner/observing.py. `why_none`
-    says why a cell cannot have it, `meaning` is for docs/metrics.md. What is made of the launches of two cells is not
-    `read` here but in values.py.
+    beside those of `need`. `observer` is the file of what observes its launches, see runner/observing.py; it observes
+    cells that are compared with nothing as well if the metric is a `figure`. A metric is `exact` if all launches of the
+    same code have one value of it: then a pair decides. `cause` explains it, if its unit and its launches do not say
+    what does. `why_none` says why a cell cannot have it, `meaning` is for
+    docs/metrics.md. What is made of the launches of two cells is not `read` here but in values.py.
     """
 
     name: str
@@ -85,6 +88,9 @@ class MetricRow(NamedTuple):
     sampled: Callable[[MemoryPoint], int | None] | None = None
     beside: Need | None = None
     observer: str = ""
+    figure: bool = False
+    exact: bool = False
+    cause: CauseOf | None = None
     why_none: str = NOT_INSPECTED
     meaning: str = ""
 

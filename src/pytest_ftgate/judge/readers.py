@@ -150,12 +150,7 @@ def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
 
 def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
     """Launch order -> a timer's mean in ns."""
-
-    def mean(launch: Launch) -> float | None:
-        timer = launch.timers.get(name)
-        return timer.total_ns / timer.count if timer and timer.count > 0 else None
-
-    return by_order(launches, mean)
+    return by_order(launches, lambda launch: launch.mean(name))
 
 
 # ---- memory: steady, peak and growth, by process group

@@ -35,12 +35,16 @@ class MovedSite(Moved, frozen=True, kw_only=True):
     holder: str = ""
 
 
-CauseOf: TypeAlias = Literal["time", "memory", "growth", "start"]
-"""What has a cause: a time in ns, held bytes, bytes that each call leaves behind, the start of the workers in ns."""
+CauseOf: TypeAlias = Literal["time", "memory", "growth", "start", "payload", "dispatch"]
+"""What has a cause: a time in ns, held bytes, bytes that each call leaves behind, the start of the workers in ns, the
+bytes that a pool pickles of a task, the time in ns that it adds to one."""
 
 
 class Part(Struct, frozen=True, kw_only=True):
     """What takes a part of what was added: of time a function, of bytes a line, of a start a module that is imported.
+
+    Of a payload it is an argument or the result with its types on both sides, of dispatch the way to the worker or
+    back.
 
     `line` is its place after the change, 0 where there is none; a line's `name` is its text. `before` and `after` are
     the figures of both sides: of a function the shares of the samples in which it was on a worker's stack, else in the

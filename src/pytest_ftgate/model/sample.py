@@ -346,6 +346,11 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
         whole = self.counters.get(other)
         return self.counters.get(counter, 0.0) / whole if whole else None
 
+    def mean(self, timer: str) -> float | None:
+        """The mean of a timer in ns; None without it."""
+        known = self.timers.get(timer)
+        return known.total_ns / known.count if known and known.count > 0 else None
+
 
 def outcomes(launches: Iterable[Launch]) -> list[tuple[str, int]]:
     """The different results in their order, each with the number of iterations that gave it, 0 where that is unknown.

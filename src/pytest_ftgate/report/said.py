@@ -36,6 +36,7 @@ STATES = {
     "asleep": ("asleep", "asleep (I/O, sleep)"),
 }
 """The states of the workers' threads, by their name in WaitFigures: in a line of figures, and in a sentence."""
+LEGS = {"dispatch to": "from submit to the start of a task", "dispatch back": "from the end of a task to its result"}
 SHORT = 60
 """Characters of a line of code that are said."""
 COPIED = (
@@ -354,11 +355,14 @@ def _cause(cause: Cause) -> list[str]:
 
     What is not known is a sentence, too, and the modules that came.
     """
-    unit = units.size if cause.of in ("memory", "growth") else units.time
+    unit = units.size if cause.of in ("memory", "growth", "payload") else units.time
     verb = {"memory": "held", "growth": "left"}.get(cause.of, "spent")
     by = " by each call" if cause.of == "growth" else ""
     there = f"as in {cause.like}: " if cause.like else ""
     whole, parts = unit(cause.added), list[str]()
+    if cause.of in ("payload", "dispatch"):
+        texts = [f"{there}{_where(cause.of, each)}: {_from_to(each, unit)} a task" for each in cause.parts]
+        return [*texts, *([cause.unknown] if cause.unknown else [])]
     for each in cause.parts:
         place = _where(cause.of, each) + ", which changed" * each.changed
         # One that takes more than was added, because something else takes less, takes all of it.
@@ -380,11 +384,18 @@ def _cause(cause: Cause) -> list[str]:
     return texts
 
 
+def _from_to(part: Part, unit: Callable[[float], str]) -> str:
+    """`5 B -> 1.01 MiB`; `1.01 MiB` of what was not there before."""
+    return " -> ".join(map(unit, (part.before, part.after) if part.before else (part.after,)))
+
+
 def _where(of: str, part: Part) -> str:
     """`in iterencode, json/encoder.py:204`, `at cache.py:3: BALLAST = b"x" * (8 << 20)`, `importing ssl (asyncio)`."""
     place = f"{part.file}:{part.line}" if part.line else part.file
     if of == "time":
         return f"in {part.name}, {place}"
+    if of in ("payload", "dispatch"):
+        return LEGS.get(part.name, part.name)
     if of == "start":
         return f"importing {part.name}" + (f", imported by {part.file}" if part.file else "")
     if part.name == Metric.UNSHARED:

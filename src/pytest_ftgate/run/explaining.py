@@ -37,6 +37,8 @@ ADDED: dict[CauseOf, str] = {
     "start": "the longer start of its workers",
     "memory": "the added memory",
     "growth": "the growth",
+    "payload": "the larger payload",
+    "dispatch": "the longer dispatch",
 }
 """The words for a cause that is not known, in the order in which causes are shown."""
 T = TypeVar("T")
@@ -156,7 +158,9 @@ class _Explaining:
         if self.row.verdict.decision is Decision.ACCEPTED:
             return moved
         # 2. A cause of each kind; a start that makes a time longer has one as well.
-        wanted = [of for of in ADDED if of in kinds or (of == "start" and "start" in longer(moved.phases))]
+        legs = self._legs() if "time" in kinds else None
+        also = {"start": "start" in longer(moved.phases), "dispatch": legs is not None and bool(legs.parts)}
+        wanted = [of for of in ADDED if of in kinds or also.get(of)]
         causes = []
         for of in wanted:
             known = earlier and of != "time" and earlier.cause(of)
@@ -169,7 +173,7 @@ class _Explaining:
     def _moved(self, kinds: Sequence[explain.Kind]) -> Explanation:
         """What the launches show of both sides; of a contract, lock launches are made for it."""
         before, after = self._sides()
-        sample, other = self.sample, None if self.other is None else self.other.sample()
+        sample, other = self.sample, self._before()
         if self.broken:
             if not {"time", "waits"} & set(kinds):
                 return Explanation()
@@ -189,8 +193,12 @@ class _Explaining:
     def _cause(self, of: CauseOf, moved: Explanation) -> Cause:
         if of == "time":
             return self._functions(moved)
+        if of == "payload":
+            return explain.carried(self.sample, self._before())
+        if of == "dispatch":
+            return self._legs()
         # 1. What the launches that were compared show: how much more it is, of one side all of it, and shared pages.
-        reference = None if self.other is None else self.other.sample()
+        reference = self._before()
         added = explain.added(self.sample, reference, METRICS[of])
         unshared = explain.unshared(self.sample, reference, added) if of == "memory" else ()
         if sum(each.added for each in unshared) >= explain.COVERED * added > 0:
@@ -212,6 +220,12 @@ class _Explaining:
         if of == "growth" and not cause.parts and self.row.cell.executor.in_processes:
             raise FtgateError("the workers of a pool are not traced call by call, and no line of what drives it")
         return replace(cause, parts=unshared + cause.parts)
+
+    def _legs(self) -> Cause:
+        return explain.slower_legs(self.sample, self._before())
+
+    def _before(self) -> Sample | None:
+        return None if self.other is None else self.other.sample()
 
     def _functions(self, moved: Explanation) -> Cause:
         """The functions that take the added time, or why they are not known."""
