@@ -5,20 +5,24 @@
 REPORT is that of `pytest --ftgate --ftgate-report json:REPORT examples`. Between its two markers a README has a row for
 each contract. Its figure is what the contract compares: one side over the other, without the factor; of several cells
 the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
-row whose text is no contract but a ratio of two figures is shown and not asserted: write it into the table by hand.
+row whose text is no contract but figures or ratios, with `; ` between them, is shown and not asserted: write it into
+the table by hand.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_ftgate.features.decide import rank, sentences
-from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
+from pytest_ftgate.judge import contract_grammar, contract_judge, contracts, metrics
 from pytest_ftgate.judge.values import TestValues
+from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.report import Report, Row, Table
+from pytest_ftgate.model.sample import NS_PER_S
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
 
@@ -79,7 +83,7 @@ def rewritten(old: str, tables: list[Table], column: str) -> list[str]:
         shown = [text for test, text in rows if test == f"`{name}`" and not any(sign in text for sign in "<>=")]
         for text in [*judged, *(text.strip("`") for text in shown)]:
             key = f"`{name}`", f"`{text}`"
-            figure = figure_of(text, samples)
+            figure = "; ".join(figure_of(each, samples) for each in text.split("; "))
             found[key] = {**rows.get(key, {}), column: ", ".join(filter(None, (judged.get(text, ""), figure)))}
     # What could not be judged here, for want of a program, stays as it was found elsewhere.
     lacking = {name_of(table) for table in tables if any(row.verdict.decision is UNSUPPORTED for row in table.rows)}
@@ -116,14 +120,27 @@ def verdict_of(words: list[str]) -> str:
 
 
 def figure_of(text: str, rows: list[Row]) -> str:
-    """One side over the other without the factor, of all cells at which a contract or a ratio is judged."""
-    contract = contract_grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > 1")
+    """One side over the other without the factor, of all cells at which a contract or a ratio is judged.
+
+    That of a single figure is the figure itself.
+    """
+    alone = not any(sign in text for sign in "<>=/")
+    unit = metrics.row(re.sub(r"^\w+(\[[^]]*\])?\.", "", text)).unit if alone else "ratio"
+    one = {"time": "1 s", "size": "1 B"}.get(unit, "1")
+    contract = contract_grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > {one}")
     product = contract_grammar.product_of(contract)
     found = sorted(sides_of(contract, rows))
     if not found or product is None:
         return ""
-    ends = dict.fromkeys(f"{end / product[0]:.2g}" for end in (found[0], found[-1]))
-    return " to ".join(f"{float(end):g}" for end in ends)
+    ends = dict.fromkeys(shown(end / product[0], unit) for end in (found[0], found[-1]))
+    return " to ".join(ends)
+
+
+def shown(value: float, unit: str) -> str:
+    """A ratio in two digits, a number in three, any other figure (s, bytes, a share) as in a report."""
+    if digits := {"ratio": 2, "number": 3}.get(unit):
+        return f"{float(f'{value:.{digits}g}'):,.10g}".replace(",", " ")
+    return units.of(unit, value * NS_PER_S if unit == "time" else value)
 
 
 def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[float]:

@@ -16,7 +16,7 @@ from pytest_ftgate.features.decide.rank import Advice, Candidate, Estimate, brea
 from pytest_ftgate.features.decide.sentences import said
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures, Weights
-from pytest_ftgate.model.sample import WorkloadError
+from pytest_ftgate.model.sample import Latency, WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
 
 TEST = "test_a.py::test_it"
@@ -300,6 +300,9 @@ def row(executor: str, decision: Decision = Decision.PASSED, reason: str = "", d
         ("results", "gave another result than the other cells", "it gave 3"),
         ("results", "gave 2 different results from one iteration to the next", ""),
         ("fork", "no answer for 60 s", "DeprecationWarning: This process is multi-threaded, use of fork() may lead"),
+        ("crash", "was killed by SIGSEGV during a cold iteration", ""),
+        ("isolated", "worker 3 was killed by SIGSEGV, at work.py:6", ""),
+        ("requests", "300 of 3000 requests failed under load (300 by status)", ""),
         ("failure", "the workload raised ValueError", ""),
     ],
 )
@@ -308,6 +311,19 @@ def test_hazards_are_what_the_run_recorded(kind: str, reason: str, detail: str) 
     (hazard,) = found.hazards
     assert (hazard.kind, hazard.text, hazard.cells, hazard.of) == (kind, reason, ("3.14t-fork-w8",), 2)
     assert [each.name for each in found.choices[0].time.ranked] == ["threads on 3.14t"]
+
+
+def test_requests_that_fail_are_a_hazard_of_a_server_that_was_measured() -> None:
+    latency = Latency(mean_ns=1e6, p50_ns=1e6, p95_ns=2e6, p99_ns=3e6, max_ns=9e6, errors=25)
+    sound, failing = (msgspec.structs.replace(figures(2.0, 1.0, 10, 12), latency=each) for each in (None, latency))
+    rows = (
+        msgspec.structs.replace(row("threads"), figures=sound),
+        msgspec.structs.replace(row("fork"), figures=failing),
+    )
+    (found,) = rank.of_report(of_rows(*rows))
+    (hazard,) = found.hazards
+    assert (hazard.kind, hazard.text, hazard.cells) == ("requests", "25 in a window", ("3.14t-fork-w8",))
+    assert len(found.choices[0].time.ranked) == 2, "it is a candidate all the same"
 
 
 def test_a_cell_that_cannot_run_here_is_named_with_its_reason() -> None:

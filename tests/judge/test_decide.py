@@ -1144,7 +1144,7 @@ class TestExplained:
     DERIVED = tuple(name for name in metrics.NAMES if metrics.row(name).explains)
 
     def test_which_they_are(self) -> None:
-        assert self.DERIVED == (Metric.SCALING, "efficiency", "cores")
+        assert self.DERIVED == (Metric.SCALING, "efficiency", "cores", "process_cores")
         assert not set(self.DERIVED) & set(metrics.GATING)
 
     @pytest.mark.parametrize("name", DERIVED)

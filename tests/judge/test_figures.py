@@ -15,7 +15,14 @@ from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import figures as figures_of
-from pytest_ftgate.judge.readers import TREE, gil_shares, gil_wait_values, shares_by_order
+from pytest_ftgate.judge.readers import (
+    TREE,
+    busiest_process,
+    gil_shares,
+    gil_wait_histogram,
+    gil_wait_values,
+    shares_by_order,
+)
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
 from pytest_ftgate.model.sample import (
@@ -720,6 +727,7 @@ def test_switches_are_per_second_and_cores_by_process() -> None:
     assert shown is not None
     assert (shown.voluntary_per_s, shown.involuntary_per_s) == (14.0, 1.0)
     assert shown.cores == {"main": 0.2, "worker 0": 1.0}
+    assert busiest_process(sample(memory=memory)) == {0: 1.0, 1: 0.3, 2: 0.2}
 
 
 def gil_waited(order: int, look_ns: int = MS, unended: float = 0.0, runnable_s: float = 0.0, **counts: float) -> Launch:
@@ -747,6 +755,14 @@ def gil_lengths(*launches: Launch) -> tuple[float | None, float | None, float | 
 def test_lengths_of_gil_waits_are_those_of_all_launches_together() -> None:
     found = gil_lengths(gil_waited(0, ms5=20.0, ms12=5.5), gil_waited(1, ms5=20.0, ms40=4.5), waited(2, gil_s=1.0))
     assert list(found) == pytest.approx([5, 40, 40], rel=0.07)
+
+
+def test_the_histogram_of_gil_waits_has_their_shares() -> None:
+    launches = (gil_waited(0, ms5=20.0, ms10=10.0), gil_waited(1, ms5=40.0, unended=2.0))
+    bins = gil_wait_histogram(sample(memory=(*launches, waited(2, unavailable="else"), held(3, 1))))
+    assert [share for *_, share in bins] == pytest.approx([60 / 72, 10 / 72])
+    assert [low <= 5 * at * MS < high for at, (low, high, _) in enumerate(bins, start=1)] == [True, True]
+    assert gil_wait_histogram(sample(memory=(gil_waited(0, ms5=19.0),))) == [], "too few to tell their lengths"
 
 
 def test_gil_waits_that_the_looks_cannot_tell_are_left_out() -> None:

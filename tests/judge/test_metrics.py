@@ -88,6 +88,7 @@ def memory(order: int, factor: float) -> Launch:
         gil_s=min(9.0, factor),
         running_s=1.0,
         samples=100,
+        cores={"main": factor, "worker 0": factor / 2},
         gil_waits={bucket_of(round(5 * MS * factor)): 40.0},
     )
     barriers = tuple(Barrier(ops=1, point=point) for point in points)

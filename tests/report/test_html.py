@@ -24,11 +24,12 @@ from pytest_ftgate.features.decide import sentences
 from pytest_ftgate.features.html import page as page_module
 from pytest_ftgate.features.html import plots
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, Report, Row, Table
-from pytest_ftgate.model.sample import Launch, Sample
+from pytest_ftgate.model.report import Figures, Report, Row, Table, WaitFigures
+from pytest_ftgate.model.sample import Launch, Sample, Waits
 from pytest_ftgate.model.verdict import Decision, Reason, Verdict, Why
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import terminal
+from pytest_ftgate.runner.locks.sites import bucket_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -287,6 +288,23 @@ def test_an_interval_that_tells_nothing_is_not_plotted() -> None:
         figures=Figures(wall_ns=vague),
     )
     assert plots.cells_data([row], lambda _: False)[0]["wall"] == {"value": 1e6, "interval": None, "was": None}
+
+
+def test_waits_for_the_gil_are_plotted_where_their_lengths_are_known() -> None:
+    bare = measured(
+        Row(cell=cell("t.py::test", "3.14", "threads", 4), verdict=Verdict(decision=Decision.PASSED)), 1_000
+    )
+    waits = Waits(gil_s=1.0, samples=100, gil_waits={bucket_of(5_000_000): 30.0, bucket_of(10_000_000): 10.0})
+    assert bare.sample is not None
+    row = msgspec.structs.replace(
+        bare,
+        sample=bare.sample.with_launches("memory", [Launch(waits=waits)]),
+        figures=Figures(waits=WaitFigures(gil=0.5, gil_p50_ns=5e6, gil_p95_ns=1e7)),
+    )
+    without, having = (each["gil"] for each in plots.cells_data([bare, row], lambda _: False))
+    assert without is None
+    assert [share for *_, share in having["bins"]] == [0.75, 0.25]
+    assert (having["p50"], having["p95"]) == (5e6, 1e7)
 
 
 def test_a_run_that_records_says_what_to_do_next() -> None:

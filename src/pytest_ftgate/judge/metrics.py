@@ -367,6 +367,16 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             meaning="CPU time of all processes of a launch, divided by wall time",
         ),
         MetricRow(
+            "process_cores",
+            "number",
+            readers.busiest_process,
+            "memory",
+            explains=True,
+            day=0.0,
+            applies=_is_no_command,
+            meaning="CPU time of the busiest process of a launch, divided by wall time: about 1 at most under the GIL",
+        ),
+        MetricRow(
             "ops_per_s",
             "number",
             None,
@@ -380,6 +390,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         _answer("latency_p50", lambda latency: latency.p50_ns),
         _answer("latency_p95", lambda latency: latency.p95_ns),
         _answer("latency_p99", lambda latency: latency.p99_ns),
+        _answer("latency_max", lambda latency: latency.max_ns)._replace(spread=0.3),
         MetricRow(
             "errors",
             "number",

@@ -33,7 +33,7 @@ MEMORY = ("pss", Metric.USS.value)
 """PSS counts a page that forked workers share once; USS leaves it out."""
 _ROUNDS = 10**6
 """More than a recording has."""
-HazardKind = Literal["gil", "fork", "results", "failure"]
+HazardKind = Literal["gil", "fork", "results", "crash", "isolated", "requests", "failure"]
 HAZARDS: Final[Mapping[HazardKind, tuple[str, str]]] = {
     "gil": (r"the GIL came back on", "an import turned the GIL back on"),
     "results": (r"another result|different results", "results differ"),
@@ -41,6 +41,9 @@ HAZARDS: Final[Mapping[HazardKind, tuple[str, str]]] = {
         r"multi-threaded, use of fork|use of fork\(\) may lead to deadlocks",
         "fork ran beside threads, which is unsafe",
     ),
+    "crash": (r"\Awas killed by SIG", "a crash took all workers"),
+    "isolated": (r"\Aworker \d+ was killed by SIG", "a crash took one worker, and not the others"),
+    "requests": (r"\A\d+ of \d+ requests failed", "requests fail under load"),
     "failure": ("", "not measured"),
 }
 """A pattern of an error, and its name; the first pattern that matches counts."""
@@ -402,6 +405,8 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
                 told = f"{error.reason}\n{error.detail}"
                 kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
                 errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
+            elif (latency := row.figures.latency) and latency.errors:
+                errors.setdefault(("requests", f"{latency.errors} in a window"), []).append(row.cell.label)
         hazards = [Hazard(kind=kind, text=text, cells=tuple(of), of=len(rows)) for (kind, text), of in errors.items()]
         lacking = (row for row in rows if row.verdict.decision is Decision.UNSUPPORTED)
         unsupported = grouped((row.verdict.reason, row.cell.label) for row in lacking)

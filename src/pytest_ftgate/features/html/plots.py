@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...judge import comparisons, metrics
+from ...judge import comparisons, metrics, readers
 from ...judge.values import Values, values_of
 from ...kit.text import plain
 from ...kit.values import Interval, Metric, grouped
@@ -49,6 +49,7 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
         },
         "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
+        "gil": _gil_waits(row),
     }
 
 
@@ -93,6 +94,13 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
             "pairs": [new - old if each.points else new / old for new, old in pairs if each.points or old > 0],
         }
     return found
+
+
+def _gil_waits(row: Row) -> dict[str, Any] | None:
+    """Single waits for the GIL: [from, below, share of all], and their quantiles; None where they are not known."""
+    bins = readers.gil_wait_histogram(row.sample) if row.sample else []
+    waits = row.figures.waits
+    return {"bins": bins, "p50": waits.gil_p50_ns, "p95": waits.gil_p95_ns} if bins and waits else None
 
 
 def _built(value: Interval | float | None) -> Any:

@@ -213,6 +213,26 @@
       legend(used.map(([key, name]) => [swatch(BOX, { fill: `var(--c-${key})` }), name])), plot);
   }
 
+  // ---- how long single waits for the GIL are: under load they end at multiples of the switch interval
+
+  function gilWaits(test) {
+    const having = test.cells.filter(cell => cell.gil);
+    const cells = BAD_FIRST(having).slice(0, MANY);
+    const bins = cells.flatMap(({ label, gil }) => gil.bins.map(([low, high, share]) => ({ label, low, high, share, y: share / Math.max(...gil.bins.map(bin => bin[2])) })));
+    const said = ({ gil }) => ["p50", "p95"].filter(name => gil[name] !== null).map(name => `${name} ${time(gil[name])}`).join(", ");
+    const plot = drawn({
+      ...facets(cells, 86),
+      x: scale(true, bins.flatMap(({ low, high }) => [low, high]), time),
+      y: { axis: null, insetTop: 20, domain: [0, 1] },
+      marks: [
+        heads(cells.map(cell => ({ ...head(cell), head: `${head(cell).head}  ${said(cell)}` }))),
+        Plot.rect(bins, { fy: "label", x1: "low", x2: "high", y1: 0, y2: "y", fill: "var(--c-gil)", title: d => `${d.label}, ${time(d.low)} to ${time(d.high)}: ${(100 * d.share).toFixed(1)} %` }),
+        Plot.ruleY(cells, { fy: "label", y: 0, stroke: "var(--was)" }),
+      ],
+    }, "How long single waits for the GIL are", cells.map(cell => `${cell.label}: ${said(cell)}`));
+    return figure("How long single waits for the GIL are", `From samples. Bumps are multiples of the switch interval (5 ms by default). Logarithmic scale.${left(cells.length, having.length)}`, plot);
+  }
+
   // ---- a heat map where two things vary
 
   function heat(test) {
@@ -252,6 +272,7 @@
       test.cells.some(cell => cell.wall) ? walls(test) : null,
       ...metrics.map(metric => changes(test, metric)),
       test.cells.some(cell => cell.waits) ? waits(test) : null,
+      test.cells.some(cell => cell.gil) ? gilWaits(test) : null,
       heat(test),
     ].filter(Boolean);
   }
