@@ -355,12 +355,20 @@ def test_each_forked_process_is_compared_with_its_own_parent(trees: Script, monk
     assert sorted(asked) == [PID + 1, PID + 2, PID + 3, PID + 4], "each is read once, and who shares nothing never"
 
 
-@pytest.mark.parametrize("family", [None, proc.Family(60.0, False)])
+@pytest.mark.parametrize(
+    "family",
+    [
+        None,  # another system
+        proc.Family(60.0, False),  # it runs a program of its own
+        proc.Family(0.01, True),  # perhaps by vfork, with all memory of its parent
+    ],
+)
 def test_without_a_forked_process_none_is_said(
     trees: Script, monkeypatch: pytest.MonkeyPatch, family: proc.Family | None
 ) -> None:
     trees([FakeProcess(), FakeProcess(pid=PID + 1, ppid=PID)])
     monkeypatch.setattr(proc, "family", lambda pid: family)
+    monkeypatch.setattr(proc, "private_mappings", lambda pid: [(LOW, HIGH, 0, 100, 100)])
     assert memory.with_unshared(surely(point_of(FakeProcess())), ALONE).unshared_bytes is None
 
 

@@ -43,10 +43,8 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     live = list(live)
     pids = {process.pid for process in live}
     before = {pid: proc.family(pid) for pid in pids}
-    # 1. Forked lately, and no program run since: workers and servers of the launch run no other program.
-    lasting = () if known.all_work else {known.main, *known.workers, *known.servers}
-    others = (family for pid, family in before.items() if family is not None and pid not in lasting)
-    if any(family.forked and family.age_s < FORK_S for family in others):
+    # 1. Forked lately, and no program run since.
+    if any(_is_new(pid, family, known) for pid, family in before.items()):
         return None
     # 2. Each process.
     parts: dict[ProcessGroup, list[Footprint]] = {}
@@ -91,6 +89,12 @@ def point_of_all(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     return point if there >= len(known.workers) else None
 
 
+def _is_new(pid: int, family: proc.Family | None, known: ProcessMap) -> bool:
+    """Whether it may run another program in a moment: workers and servers of the launch do not."""
+    lasts = not known.all_work and (pid == known.main or pid in known.workers or pid in known.servers)
+    return family is not None and not lasts and family.forked and family.age_s < FORK_S
+
+
 def with_unshared(point: MemoryPoint, known: ProcessMap) -> MemoryPoint:
     """The sample with the pages of their parents that the forked processes of the tree have made their own, by smaps.
 
@@ -103,7 +107,8 @@ def with_unshared(point: MemoryPoint, known: ProcessMap) -> MemoryPoint:
     try:
         for pid, process in live.items():
             parent, family = process.ppid(), proc.family(pid)
-            if parent in live and family is not None and family.forked:
+            # One that has just been forked may still have the memory of its parent, as after vfork.
+            if parent in live and family is not None and family.forked and not _is_new(pid, family, known):
                 found.append(_unshared_kib(mappings(pid), mappings(parent)))
     except (OSError, psutil.Error):
         return point
