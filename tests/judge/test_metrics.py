@@ -22,12 +22,14 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import (
     Barrier,
+    Function,
     Iteration,
     Latency,
     Launch,
     LockHolder,
     LockSite,
     LockWaits,
+    LongestHeld,
     Sample,
     Timer,
     Waits,
@@ -96,18 +98,22 @@ def memory(order: int, factor: float) -> Launch:
     return Launch(order=order, memory=(points[0], points[0], last), barriers=barriers, waits=waits)
 
 
-def locks(order: int, factor: float) -> Launch:
-    """A lock launch: a tenth of the time in a lock, and as much in a queue."""
+def locks(order: int, factor: float, takers: int = 4) -> Launch:
+    """A lock launch: a tenth of the time in a lock, and as much in a queue; a worker holds the lock for a tenth."""
     total = round(4e5 * factor)
+    by = Function(file="work.py", line=8, name="work")
+    longest = LongestHeld(held_ns=round(MS * factor), holds=10, typical_ns=100_000, by=by, takers=takers)
 
     def site(line: int, waits_for: WaitsFor) -> LockSite:
         waits: dict[str, Any] = {"contended": 3, "total_ns": total, "max_ns": total, "histogram": {9: 3}}
-        return LockSite(file="work.py", line=line, kind="Lock", waits_for=waits_for, holders=(holder,), **waits)
+        waits |= {"holders": (holder,), "longest": longest if waits_for == "lock" else None}
+        return LockSite(file="work.py", line=line, kind="Lock", waits_for=waits_for, **waits)
 
     place: dict[str, Any] = {"file": "work.py", "line": 8, "waiter_file": "work.py", "waiter_line": 8}
     holder = LockHolder(function="work", waited_ns=total, held={bucket_of(total): 3}, **place)
-    waits = LockWaits(work_ns=1_000_000, ops=10, counted_ops=10, sites=(site(7, "lock"), site(9, "queue")))
-    return Launch(order=order, locks=waits)
+    sites = site(7, "lock"), site(9, "queue")
+    waits = LockWaits(work_ns=1_000_000, ops=10, counted_ops=10, counted_ns=10 * MS, sites=sites)
+    return Launch(role="locks", order=order, locks=waits)
 
 
 def observed(order: int, factor: float) -> Launch:
@@ -138,8 +144,12 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
 
 
 def values(of: Sample) -> Values:
-    one = [timed(order, [10 * MS] * 12) for order in range(ROUNDS)]
-    return read(of, one_worker=one, before=one)
+    def one(of: Sample) -> list[Launch]:
+        known = (launch.locks.sites[0].total_ns / 4e5 for launch in of.of("locks") if launch.locks)
+        with_probe = [locks(order, factor, takers=1) for order, factor in enumerate(known)]
+        return [*(timed(order, [10 * MS] * 12) for order in range(ROUNDS)), *with_probe]
+
+    return read(of, one_worker=one(of), before=one(of.reference or of))
 
 
 def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) -> list[MetricVerdict]:
@@ -315,6 +325,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
         "latency",
         "sites",
         "waits",
+        "lock_limit",
         "memory",
         "gil_enabled",
     }

@@ -227,7 +227,7 @@ def _table(report: Report, table: Table, undecided: bool) -> str:
         "cell": [code(_label(row), in_table=True) for row in table.rows],
         "verdict": [row.verdict.decision.value for row in table.rows],
     }
-    for name in (Metric.WALL, "ratio", Metric.SCALING, Metric.USS, Metric.LOCK_WAIT):
+    for name in (Metric.WALL, "ratio", Metric.SCALING, Metric.LOCK_CEILING, Metric.USS, Metric.LOCK_WAIT):
         columns[name] = COLUMNS[name].texts(table.rows)
         if name == Metric.WALL:
             columns["change"] = list(map(wall_change, table.rows))

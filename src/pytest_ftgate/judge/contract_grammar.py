@@ -57,7 +57,7 @@ PROGRAMS = ("command", "server")
 NAMED_KINDS = ("executor", "tasks")
 """Their brackets may hold the name of a factory in the test."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
-SCALINGS = ("scaling", "efficiency", "ceiling")
+SCALINGS = ("scaling", "efficiency", "ceiling", "lock_ceiling")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")

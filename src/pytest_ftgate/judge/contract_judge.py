@@ -25,7 +25,7 @@ from .contract_grammar import (
     product_of,
 )
 from .contracts import absolute, fits, involved, metrics_needed
-from .values import Values, figure_of, of_rounds
+from .values import Values, figure_of, locks_allow, of_rounds
 
 
 def values(contract: Contract, hand: Values) -> tuple[float, ...]:
@@ -200,5 +200,11 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
     )
     if not numbers and (missing := unreported(contract, hand)):
         return replace(judged, reasons=(Reason(code=Why.NOT_REPORTED, name=missing),))
+    held = [
+        of for name in all_names(contract) if name.metric == Metric.LOCK_CEILING and (of := _meant(name.where, hand))
+    ]
+    if held and final:
+        told = judged.reasons if numbers else ()
+        judged = replace(judged, reasons=(*told, *dict.fromkeys(map(locks_allow, held))))
     left, right = sides(contract, hand)
     return judged if left is None or right is None or not final else replace(judged, now=left, was=right)

@@ -11,7 +11,7 @@ from ..model.report import Figures
 from ..model.sample import Latency
 from ..stats import estimators, intervals, speedup
 from . import metrics
-from .readers import INTERVAL_LEVEL, growth, peak, roles, site_figures, steady, waits_of
+from .readers import INTERVAL_LEVEL, growth, lock_limit, peak, roles, site_figures, steady, waits_of
 from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
 
 UNLIKE: Final = 0.02
@@ -98,6 +98,8 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         observed={name: value for name in metrics.OF_FEATURES if (value := of.middle(name)) is not None},
         growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
+        lock_ceiling=figure_of(Metric.LOCK_CEILING, [of]),
+        lock_limit=None if of.one_worker is None else lock_limit(of.one_worker.sample, sample),
         efficiency=scaling.value / workers if scaling else None,
         serial_fraction=speedup.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
     )

@@ -33,7 +33,7 @@ from ..model.verdict import (
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import comparisons, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction, readers
-from .values import Side, TestValues, Values, figure_of
+from .values import Side, TestValues, Values, figure_of, locks_allow
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 LEAST_ROUNDS = 5
@@ -177,7 +177,8 @@ class Judge:
             if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
                 own |= (EVERYTHING if sample.reference is None else IN_PAIRS) - self._shown(sample)
             if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
-                gates = {*gating(self.policy.metrics, self.spec, values.cell)} - {Metric.SCALING, Metric.TAIL}
+                gates = {*gating(self.policy.metrics, self.spec, values.cell)}
+                gates -= {Metric.SCALING, Metric.LOCK_CEILING, Metric.TAIL}
                 for metric in gates - reading.comparisons.keys():
                     own |= self._kinds(metric, reading.basis)
             # 2. What is open and may be decided by more launches: contracts, and metrics. Once one has regressed, which
@@ -196,8 +197,9 @@ class Judge:
                         needs[other.nodeid] |= contracts.metrics_needed(contract)
                 elif not failed or _soon_worse(each, max(ALONG_ROUNDS, 2 * failed)):
                     own |= self._kinds(each.metric, reading.basis)
-                    if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
-                        needs[one.nodeid].add("time")
+                    scales = each.metric in contract_grammar.SCALINGS
+                    if scales and (one := one_worker_cell(values.cell, test.cells)):
+                        needs[one.nodeid] |= metrics.row(each.metric).needs
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
     @property
@@ -358,6 +360,8 @@ def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
     values, entry = reading.values, reading.basis.entry
     if not reading.comparisons[judged.metric].new:
         return judged
+    if judged.metric == Metric.LOCK_CEILING:
+        judged = replace(judged, reasons=(*judged.reasons, locks_allow(values)))
     recordings: Sequence[Side] = entry.recordings if entry else ()
     others: Sequence[Side] = recordings if values.reference is None else [values.reference]
     return replace(
@@ -443,6 +447,7 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     scales = cell.workers > 1 and 1 in spec.workers and cell.counted
     absent: dict[str, bool] = {
         Metric.SCALING: not scales,
+        Metric.LOCK_CEILING: not scales,
         Metric.GROWTH: not can_grow(cell, spec),
         Metric.TAIL: spec.window_s is not None
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,

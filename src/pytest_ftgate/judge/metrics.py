@@ -358,6 +358,22 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             meaning="scaling, divided by the number of workers",
         ),
         MetricRow(
+            Metric.LOCK_CEILING,
+            "ratio",
+            None,
+            "locks",
+            "gain",
+            paired=_TAIL[0],
+            apart=_TAIL[1],
+            spread=TAIL_SPREAD,
+            absent="its holds are shorter than 50 µs, or their ends were not seen",
+            applies=is_workload,
+            day=0.0,
+            meaning="how many workers its locks allow at most: 1 / the largest share of one worker's time that it "
+            "holds a lock which others take too, up to 100; of holds below 50 µs it is not known; see [the "
+            "guide](guides/lock_ceiling.md)",
+        ),
+        MetricRow(
             "cores",
             "number",
             None,

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 from ..kit.values import Interval, grouped
-from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
+from ..model.report import HolderFigures, LockLimit, RoleFigures, SiteFigures, WaitFigures
 from ..model.sample import (
     NATIVE_LOCK,
     NS_PER_S,
@@ -25,6 +25,7 @@ from ..model.sample import (
     LockHolder,
     LockSite,
     LockWaits,
+    LongestHeld,
     MemoryPoint,
     Sample,
     Waits,
@@ -408,6 +409,90 @@ def lock_holds(sample: Sample) -> dict[int, float]:
                 held.update(holder.held)
             found[order] = percentile(held, 0.95)
     return found
+
+
+# ---- the lock that limits how many workers pay
+
+NO_LIMIT = 100.0
+"""Of more workers it is not said that a lock limits them."""
+SHORTEST_NS = 50_000
+"""Of shorter holds it counts more how long it takes to hand a lock over than how long it is held."""
+OTHER_HOLD = 1.25
+"""A call of the body holds a lock visibly longer than with one worker from here on."""
+_Place = tuple[str, int, str, str]
+
+
+def _longest_held(locks: LockWaits) -> dict[_Place, LongestHeld | None]:
+    """Each line that makes locks with the one of them that was held longest; None where that is not known."""
+    there = (site for site in locks.sites if site.waits_for == "lock")
+    return {(site.file, site.line, site.kind, site.name): site.longest for site in there}
+
+
+def _counted(sample: Sample) -> dict[int, LockWaits]:
+    return {order: locks for order, locks in _lock_waits_by_order(sample).items() if locks.counted_ops}
+
+
+def _most_takers(sample: Sample) -> Counter[_Place]:
+    found = Counter[_Place]()
+    for locks in _counted(sample).values():
+        takers = {place: lock.takers for place, lock in _longest_held(locks).items() if lock}
+        found |= Counter(takers)
+    return found
+
+
+def _limiting(alone: Sample, together: Sample) -> dict[int, tuple[float | None, _Place | None]]:
+    """Launch order -> the largest share of one worker's time that it holds a lock which others take too, and its place.
+
+    The bottleneck law (Denning and Buzen 1978): throughput is at most 1 / the largest demand at one place. Others take
+    a lock if it has more takers than with one worker, whose own threads may take it too. The share is None where it is
+    not known: the ends of holds were not seen, or a lock has so many short ones that as many of SHORTEST_NS would limit
+    more than what is known.
+    """
+    ones, takers = _counted(alone), _most_takers(alone)
+    shared = {place for place, most in _most_takers(together).items() if most > max(1, takers[place])}
+    launches = (*ones.values(), *_lock_waits_by_order(together).values())
+    unseen = any(None in _longest_held(each).values() for each in launches)
+    found = dict[int, tuple[float | None, _Place | None]]()
+    for order in sorted(ones.keys() & _lock_waits_by_order(together).keys()):
+        known, short = dict[_Place | None, float]({None: 1 / NO_LIMIT}), dict[_Place | None, float]({None: 0.0})
+        for place, lock in _longest_held(ones[order]).items():
+            if lock is not None and place in shared:
+                long_enough = lock.typical_ns >= SHORTEST_NS
+                held_ns = lock.held_ns if long_enough else lock.holds * SHORTEST_NS
+                (known if long_enough else short)[place] = held_ns / ones[order].counted_ns
+        most, most_of_short = max(known, key=known.__getitem__), max(short, key=short.__getitem__)
+        if short[most_of_short] > known[most]:
+            found[order] = None, most_of_short
+        else:
+            found[order] = None if unseen else min(1.0, known[most]), most
+    return found
+
+
+def lock_ceilings(alone: Sample, together: Sample) -> dict[int, float]:
+    """Launch order -> how many workers the locks of a cell allow; `alone` is that with one worker."""
+    return {order: 1 / share for order, (share, _) in _limiting(alone, together).items() if share is not None}
+
+
+def lock_limit(alone: Sample, together: Sample) -> LockLimit | None:
+    """The lock that limits the workers in most launches, also where its holds are too short to say how many."""
+    places = Counter(place for _, place in _limiting(alone, together).values() if place is not None)
+    if not places:
+        return None
+    place = places.most_common(1)[0][0]
+
+    def locks(sample: Sample) -> list[tuple[LongestHeld, LockWaits]]:
+        return [(lock, each) for each in _counted(sample).values() if (lock := _longest_held(each).get(place))]
+
+    one, several = locks(alone), locks(together)
+    a_call, more = ([lock.held_ns / each.counted_ops for lock, each in side] for side in (one, several))
+    longer = median(more) / median(a_call)
+    apart = min(len(a_call), len(more)) > 2 and (min(more) > max(a_call) or max(more) < min(a_call))
+    return LockLimit(
+        by=one[-1][0].by,
+        share=float(median(lock.held_ns / each.counted_ns for lock, each in one)),
+        hold_ns=float(median(lock.typical_ns for lock, _ in one)),
+        longer=longer if apart and max(longer, 1 / longer) > OTHER_HOLD else None,
+    )
 
 
 def _holders(seen: Sequence[LockHolder]) -> tuple[HolderFigures, ...]:

@@ -16,6 +16,7 @@ from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
 from ..model.sample import ByRound, Columns, Iteration, Role, Sample, one_worker_cell
 from ..model.spec import Cell
+from ..model.verdict import Reason, Why
 from ..stats import estimators, intervals, moderated
 from ..store.recording import entry_of, seconds_after
 from ..store.schema import Recording, StoredCell
@@ -32,7 +33,7 @@ CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
 """What is read beside the metrics: the control's fast time in ns, the wall time, the tail and the CPU time over the
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
-OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING))
+OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING, Metric.LOCK_CEILING))
 """What is read of another cell too."""
 UNDISTURBED: Final = 0.95
 """The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
@@ -359,6 +360,9 @@ _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
         order: scaling / values.cell.workers for order, scaling in values.by_order(Metric.SCALING).items()
     },
     Metric.CEILING: lambda values: _scaling(values, "control"),
+    Metric.LOCK_CEILING: lambda values: (
+        {} if values.one_worker is None else readers.lock_ceilings(values.one_worker.sample, values.sample)
+    ),
 }
 
 
@@ -367,6 +371,16 @@ def alike(name: str, sides: Iterable[Side]) -> str:
     if name != Metric.USS:
         return name
     return USS_WRITTEN if all(side.by_order(USS_WRITTEN) or not side.by_order(name) for side in sides) else name
+
+
+def locks_allow(values: Values) -> Reason:
+    """What `lock_ceiling` is of a cell, and by which lock."""
+    ceiling = figure_of(Metric.LOCK_CEILING, [values])
+    limit = None if values.one_worker is None else readers.lock_limit(values.one_worker.sample, values.sample)
+    if ceiling is None or limit is None:
+        code = Why.HOLDS_UNKNOWN if ceiling is None else Why.LOCKS_ALLOW
+        return Reason(code=code, figures=() if limit is None else (limit.hold_ns,), name=limit.place if limit else "")
+    return Reason(code=Why.LOCKS_ALLOW, figures=(ceiling, limit.share), name=limit.place)
 
 
 # ---- what is shown

@@ -62,6 +62,7 @@ class Metric(StrEnum):
     LOCK_WAIT = "lock_wait"
     SCALING = "scaling"
     CEILING = "ceiling"
+    LOCK_CEILING = "lock_ceiling"
     CONTRACT = "contract"
 
 

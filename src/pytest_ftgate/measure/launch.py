@@ -173,7 +173,7 @@ class Answered:
     def __init__(self) -> None:
         self.cold: Iteration | None = None
         self.iterations: list[Iteration] = []
-        self.warmed_ops = 0
+        self.warmed_ops = self.warmed_ns = 0
 
     def add(self, kind: str, iteration: Iteration) -> Iteration:
         """Checks and barriers leave no figures."""
@@ -181,6 +181,8 @@ class Answered:
             self.cold = iteration
         if kind == WARMUP:
             self.warmed_ops += iteration.ops
+            # Of one worker this is its own time, without that of waking it.
+            self.warmed_ns += round(iteration.ops * 1e9 / iteration.rate) if iteration.rate else iteration.work_ns
         if kind in (MEASURED, HOLD):
             self.iterations.append(iteration)
         return iteration

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from ..kit.values import CommitId, Count, Interval, Natural, Rate, Struct, Threshold
-from .sample import Latency, Sample, WaitsFor, WorkloadError
+from .sample import Function, Latency, Sample, WaitsFor, WorkloadError
 from .spec import Cell, Interpreter
 from .verdict import Decision, Verdict
 
@@ -141,6 +141,24 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
     holders: tuple[HolderFigures, ...] = ()
 
 
+class LockLimit(Struct, frozen=True, kw_only=True):
+    """The lock that limits how many workers pay: the one that one worker holds for the largest `share` of its time.
+
+    `by` is the line that takes it, `hold_ns` its `typical_ns`. `longer` is the time that a call of the body holds it in
+    this cell over that with one worker; None where they do not differ beyond the noise.
+    """
+
+    by: Function
+    share: Rate
+    hold_ns: Rate
+    longer: Rate | None = None
+
+    @property
+    def place(self) -> str:
+        """`LRU.get, cache.py:40`."""
+        return f"{self.by.name}, {self.by.file}:{self.by.line}"
+
+
 class WaitFigures(Struct, frozen=True, kw_only=True):
     """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
@@ -234,6 +252,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     growth_bytes: Interval | None = None
     observed: dict[str, float] = {}
     scaling: Interval | None = None
+    lock_ceiling: Rate | None = None
+    lock_limit: LockLimit | None = None
     efficiency: Rate | None = None
     serial_fraction: float | None = None
 

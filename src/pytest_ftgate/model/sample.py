@@ -172,6 +172,14 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.samples * self.watched_s / self.span_s if self.span_s > 0 else 0.0
 
 
+class Function(Struct, frozen=True, kw_only=True):
+    """A function of Python code: its file, its first line (0: unknown), and its qualified name."""
+
+    file: str
+    line: int
+    name: str
+
+
 class LockHolder(Struct, frozen=True, kw_only=True):
     """Waits in one line for a lock that another line holds: the lines of the `with` or `acquire`.
 
@@ -188,12 +196,28 @@ class LockHolder(Struct, frozen=True, kw_only=True):
     held: dict[Natural, Count] = {}
 
 
+class LongestHeld(Struct, frozen=True, kw_only=True):
+    """The lock of a site that was held longest in the iterations that count acquisitions.
+
+    `held_ns` is the sum of its `holds`, and half of it is of holds as long as `typical_ns`: one that is often held
+    briefly may be held mostly by few long ones. `by` is the line that held it most. `takers` are the threads or tasks
+    that took one of the site's locks in an iteration: those of the lock with most.
+    """
+
+    held_ns: Natural
+    holds: Count
+    typical_ns: Natural
+    by: Function
+    takers: Count
+
+
 class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
     counts all acquisitions of the iterations that count them, None if none does; `holders` are those of the waits in
     these iterations. `waits_for` is `queue` for an item, an event or a permit, `lock` for a lock that another holds.
+    `longest` is None too where the ends of its holds were not seen.
     """
 
     file: str
@@ -207,29 +231,24 @@ class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     histogram: dict[Natural, Count] = {}
     acquisitions: int | None = None
     holders: tuple[LockHolder, ...] = ()
+    longest: LongestHeld | None = None
 
 
 class LockWaits(Struct, frozen=True, kw_only=True):
     """What the lock probe of one launch recorded in its measured iterations.
 
     `work_ns` (from the workers' common release until the last has finished) and `ops` are sums over the measured
-    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does). `thread_ns`
-    is the part of that time that each thread lived, summed over threads; 0 where only the workers' is known.
+    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does), which took
+    `counted_ns`. `thread_ns` is the part of that time that each thread lived, summed over threads; 0 where only the
+    workers' is known.
     """
 
     work_ns: Natural
     thread_ns: Natural = 0
     ops: Natural
     counted_ops: Natural = 0
+    counted_ns: Natural = 0
     sites: tuple[LockSite, ...] = ()
-
-
-class Function(Struct, frozen=True, kw_only=True):
-    """A function of Python code: its file, its first line (0: unknown), and its qualified name."""
-
-    file: str
-    line: int
-    name: str
 
 
 class StackSamples(Struct, frozen=True, kw_only=True):

@@ -183,6 +183,8 @@ class Why(StrEnum):
     GIL_UNKNOWN = auto()
     PROBE_FAILED = auto()
     PROBE_COST = auto()
+    LOCKS_ALLOW = auto()
+    HOLDS_UNKNOWN = auto()
     # The tests of pairs and of rounds.
     BEYOND = auto()
     BETTER = auto()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..judge import metrics
-from ..judge.readers import INTERVAL_LEVEL
+from ..judge.readers import INTERVAL_LEVEL, NO_LIMIT
 from ..judge.values import Values
 from ..kit import units
 from ..kit.text import plain
@@ -63,6 +63,7 @@ COLUMNS = {
         Column("pss", units.size),
         Column(Metric.LOCK_WAIT, units.share),
         Column(Metric.SCALING, units.ratio),
+        Column(Metric.LOCK_CEILING, lambda value: units.ratio(value) if value < NO_LIMIT else ""),
         Column("ops_per_s", units.rate),
     )
 }

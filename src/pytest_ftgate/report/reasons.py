@@ -13,9 +13,13 @@ from ..kit import units
 from ..kit.text import COMMIT_DIGITS, apart, p_value, plural
 from ..kit.values import Metric
 from ..model.verdict import MetricVerdict, Reason, Verdict, Why
+from . import errors
 
 SAID_BY_CHANGE = {Why.BEYOND, Why.BETTER, Why.PREDICTED_WORSE, Why.PREDICTED_BETTER, Why.PREDICTED_LIKELY}
 """The change, its interval and its limit say these, too."""
+IF = "if each operation holds this lock as long as it did alone; other limits may come first"
+"""The condition of what locks allow."""
+TOO_SHORT = "and below 50 µs it counts more how long it takes to hand it over: how many workers it allows is not known"
 WITH_P_VALUE = {Why.BEYOND, Why.BETTER, Why.NOT_HELD}
 PROBES = {
     "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
@@ -100,6 +104,17 @@ def _told(reason: Reason, judged: MetricVerdict) -> str:
             slowed, most = apart(*figures, lambda each, more: f"{each:.{2 + more}f}x")
             slower = f"{probe} slowed it {slowed} (limit {most}, ftgate_probe_cost)"
             return f"{slower}: {figure} not the workload's alone; {fix}"
+        case Why.LOCKS_ALLOW if name:
+            ceiling, share, *_ = (*reason.figures, math.nan, math.nan)
+            held = f"{errors.in_project(name)}, holds a lock for {units.whole_share(share)} of one worker's time"
+            return f"{held}, which allows {ceiling:.2g} workers {IF}"
+        case Why.LOCKS_ALLOW:
+            return "no lock limits it that more workers take than one"
+        case Why.HOLDS_UNKNOWN if name:
+            hold = units.time((*reason.figures, math.nan)[0], digits=2)
+            return f"{errors.in_project(name)}, holds a lock for {hold} at a time, {TOO_SHORT}"
+        case Why.HOLDS_UNKNOWN:
+            return "how long its locks are held is not known: their ends were not seen"
         # The tests of pairs and of rounds.
         case Why.BEYOND:
             return " is beyond ".join(_change_and_limit(reason, judged))

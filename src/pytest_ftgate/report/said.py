@@ -127,9 +127,9 @@ def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
             # The value of the other side is said where it is one of another cell.
             alone = len(contract_grammar.all_names(contract_grammar.parse(change))) == 1
             now = sides[0] if alone else " against ".join(sides)
+            told = told[judged.decision is Decision.BROKEN :]  # after that it did not hold, which `now` shows
         else:
             now, *told = told or [""]
-        told = [] if judged.decision is Decision.BROKEN else told
     else:
         change, now = change_text(judged), now_and_was(judged, row)
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
@@ -242,6 +242,22 @@ def severity(row: Row) -> float:
 def slower(row: Row) -> bool:
     """Whether a cell fails by its wall time, or may."""
     return row.verdict.decision.missed and any(each.metric == Metric.WALL for each in told(row)[:1])
+
+
+def locks_allow(row: Row) -> str:
+    """`its locks allow 3.3 workers: LRU.get, cache.py:40`; empty where none limits it, or that is not known.
+
+    It says if a call of the body holds the lock longer or shorter than with one worker.
+    """
+    ceiling, limit = row.figures.lock_ceiling, row.figures.lock_limit
+    if ceiling is None or limit is None:
+        return ""
+    other = (
+        ""
+        if limit.longer is None
+        else f"; with {row.cell.workers}, each call holds it {units.ratio(limit.longer)} as long"
+    )
+    return plain(f"its locks allow {ceiling:.2g} workers: {errors.in_project(limit.place)}{other}")
 
 
 # ---- a cell at length

@@ -14,7 +14,7 @@ from ..kit import units
 from ..kit.text import plain, plural
 from ..kit.values import Metric, grouped
 from ..model.report import Report, Row, Table
-from ..model.verdict import Decision, Verdict
+from ..model.verdict import Decision
 from . import errors, reasons, said
 from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
 from .measured import COLUMNS, interval_head, judged, moved, wall_change, wall_interval
@@ -23,7 +23,7 @@ START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
-GIVE_WAY = ("pss", "ops_per_s", "cores", "scaling", "interval", "ratio", "lock_wait", "uss", "change")
+GIVE_WAY = ("pss", "ops_per_s", "cores", "lock_ceiling", "scaling", "interval", "ratio", "lock_wait", "uss", "change")
 """The columns of a table that are left out where there is no room for all, the first one first."""
 BLANK = "not measured, or compared with nothing"
 LEFT = ("cell", "verdict")
@@ -225,14 +225,15 @@ def _table(report: Report, table: Table, style: Style, whole: Whole) -> list[str
     blank = columns and any(not text.strip() for texts in columns.values() for text in texts[1:])
 
     # What is said of several cells at once.
-    def basis(verdict: Verdict) -> str:  # with -v a cell names its own
-        return said.basis(verdict) if verdict.basis == "stored" and style.verbosity <= 0 else ""
+    def basis(row: Row) -> str:  # with -v a cell names its own
+        return said.basis(row.verdict) if row.verdict.basis == "stored" and style.verbosity <= 0 else ""
 
     conditions = (text for row in table.rows for text in decide.remarks(row.conditions, row.cell.workers))
     named = (
-        ("unchanged", _once(table, lambda verdict: verdict.reason * (verdict.decision is Decision.UNCHANGED))),
-        ("passed", _once(table, said.uncompared)),
+        ("unchanged", _once(table, lambda row: row.verdict.reason * (row.verdict.decision is Decision.UNCHANGED))),
+        ("passed", _once(table, lambda row: said.uncompared(row.verdict))),
         ("judged by", _once(table, basis)),
+        ("locks", _once(table, said.locks_allow)),
         ("ratio", said.ratios_of_rounds(table.rows) if style.verbosity > 0 else []),
         ("blank", [BLANK] if blank and style.verbosity > 0 else []),
         ("budget", [] if whole.undecided else said.shortfalls(table.rows)),
@@ -261,9 +262,9 @@ def _unmeasured(tables: Sequence[Table], style: Style) -> list[str]:
     return lines
 
 
-def _once(table: Table, text_of: Callable[[Verdict], str]) -> list[str]:
+def _once(table: Table, text_of: Callable[[Row], str]) -> list[str]:
     """What is said of cells: each text once, with those that it holds for unless it holds for all."""
-    labels = grouped((text_of(row.verdict), row.cell.label) for row in table.rows)
+    labels = grouped((text_of(row), row.cell.label) for row in table.rows)
     every = len(table.rows)
     return [f"{text}: {', '.join(cells)}" if len(cells) < every else text for text, cells in labels.items() if text]
 

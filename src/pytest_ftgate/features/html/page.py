@@ -235,6 +235,7 @@ def _tests(report: Report) -> Iterator[Said]:
         notes += [f"ratio of {text}" for text in said.ratios_of_rounds(rows)]
         notes += [] if undecided else said.shortfalls(rows)
         notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.uncompared(row.verdict))]
+        notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.locks_allow(row))]
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         columns = {head: texts for head, texts in _columns(rows).items() if any(text for text, _ in texts)}
         sites = [(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]

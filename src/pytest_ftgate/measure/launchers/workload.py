@@ -589,6 +589,7 @@ class WorkloadHandle:
             thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, lived_ns),
             ops=sum(iteration.ops for iteration in iterations),
             counted_ops=self.answered.warmed_ops,
+            counted_ns=self.answered.warmed_ns,
             sites=sites,
         )
 

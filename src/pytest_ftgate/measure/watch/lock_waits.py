@@ -10,11 +10,29 @@ from pathlib import Path
 import msgspec
 
 from ...kit.errors import FtgateError
-from ...kit.values import Struct, grouped
-from ...model.sample import LockSite, WaitsFor
+from ...kit.values import Count, Natural, Struct, grouped
+from ...model.sample import Function, LockSite, LongestHeld, WaitsFor
 from ...model.spec import Cell
-from ...runner.locks.sites import BROKEN, WAITS
+from ...runner.locks.sites import BROKEN, WAITS, bounds_of
+from ...stats.histogram import percentile
 from ..marshalled import BrokenMessage, unmarshalled
+
+SEEN = 0.75
+"""The part of a lock's holds whose end has to be seen: one may begin or end outside of the iteration."""
+
+
+class LockRecord(Struct, frozen=True, kw_only=True):
+    """What one process and interpreter saw of a lock in the iterations that count acquisitions.
+
+    `key` is what others know it by, empty where it is its own. `takers` are numbers of threads or tasks by window,
+    `lengths` numbers of holds by bucket of ns, `held` the file, line, function and ns of those that held it.
+    """
+
+    key: str
+    acquired: Natural
+    takers: dict[Natural, Count]
+    lengths: dict[Natural, Count]
+    held: tuple[tuple[str, int, str, Natural], ...]
 
 
 class SiteRecord(LockSite, frozen=True, kw_only=True):
@@ -26,6 +44,7 @@ class SiteRecord(LockSite, frozen=True, kw_only=True):
 
     key: str = ""
     acquired: int = 0
+    locks: tuple[LockRecord, ...] = ()
 
 
 _Place = tuple[str, int, str, WaitsFor, str]
@@ -116,9 +135,36 @@ def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:
                 histogram=dict(sorted(histogram.items())),
                 acquisitions=sum(site.acquired for site in alike) or None,
                 holders=tuple(each for site in alike for each in site.holders),
+                longest=_longest([lock for site in alike for lock in site.locks]),
             )
         )
     return tuple(found)
+
+
+def _longest(records: Sequence[LockRecord]) -> LongestHeld | None:
+    """The lock that was held longest; None where the ends of many holds were not seen."""
+    together = grouped((record.key or f" {number}", record) for number, record in enumerate(records))
+    known, most_takers = list[tuple[int, Counter[int], Counter[tuple[str, int, str]]]](), 0
+    for locks in together.values():
+        takers, lengths, held = Counter[int](), Counter[int](), Counter[tuple[str, int, str]]()
+        for lock in locks:
+            takers.update(lock.takers)
+            lengths.update(lock.lengths)
+            for file, line, name, held_ns in lock.held:
+                held[file, line, name] += held_ns
+        if lengths.total() < SEEN * sum(lock.acquired for lock in locks):
+            return None
+        most_takers = max(most_takers, *takers.values())
+        known.append((held.total(), lengths, held))
+    held_ns, lengths, held = max(known, key=itemgetter(0), default=(0, Counter[int](), Counter[tuple[str, int, str]]()))
+    if not lengths:
+        return None
+    (file, line, name), _ = held.most_common(1)[0]
+    by = Function(file=file, line=line, name=name)
+    typical_ns = round(
+        percentile({bucket: count * (1 + bounds_of(bucket)[0]) for bucket, count in lengths.items()}, 0.5)
+    )
+    return LongestHeld(held_ns=held_ns, holds=lengths.total(), typical_ns=typical_ns, by=by, takers=most_takers)
 
 
 def _place(site: SiteRecord) -> _Place:

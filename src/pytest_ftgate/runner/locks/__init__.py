@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     L = TypeVar("L")
 
-_counting = False
 fold = book.fold
 
 
@@ -66,10 +65,9 @@ def sync() -> None:
     the byte themselves, for processes that are not notified when it changes. A type can be changed about a thousand
     times before its look-ups are no longer cached: enough for hundreds of counted iterations.
     """
-    global _counting
     counting = book.window[0] & STATE == COUNT
-    if counting != _counting:
-        _counting = counting
+    if counting != book.counting:
+        book.counting = counting
         for counter in book.counters:
             counter(counting)
 

@@ -11,9 +11,11 @@ import os
 import sys
 from _thread import get_ident
 from functools import partial, wraps
+from itertools import count
+from weakref import WeakValueDictionary
 
 from .lifetimes import seen
-from .recorder import ATTRIBUTE, Recorder, clock, joined, kind_of
+from .recorder import ATTRIBUTE, Recorder, clock, joined, kind_of, release_anew
 from .sites import COUNT, RECORD, STATE, book
 
 TYPE_CHECKING = False
@@ -33,6 +35,9 @@ LOCKS = ("multiprocessing.Lock", "multiprocessing.RLock")
 LAST = -10_000
 """The priority of a finalizer that runs after all others."""
 
+_numbers = count()
+_locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_conditions: WeakValueDictionary[int, Any] = WeakValueDictionary()
 reacquiring: set[int] = set()
 """Threads in Condition.wait: acquiring the lock again is part of that wait."""
 
@@ -173,7 +178,20 @@ def _sharing(getstate: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _patch_semaphores(cls: Any) -> None:
-    init, setstate, enter = cls.__init__, cls.__setstate__, cls.__enter__
+    init, setstate, enter, leave = cls.__init__, cls.__setstate__, cls.__enter__, cls.__exit__
+
+    def __exit__(self: Any, *exc_info: object) -> Any:
+        _hold_ends(self._semlock, recorder_of(self))
+        return leave(self, *exc_info)
+
+    def count_holds(counting: bool) -> None:
+        cls.__exit__ = __exit__ if counting else leave
+        for lock in list(_locks.values()):
+            released = partial(_release, lock._semlock, recorder_of(lock))
+            lock.release = released if counting else lock._semlock.release
+        release_anew(_conditions)
+
+    book.add_counter(count_holds)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         frame, depth = caller_of(sys._getframe(1))
@@ -183,7 +201,8 @@ def _patch_semaphores(cls: Any) -> None:
         init(self, *args, **kwargs)
         self.__dict__.pop("_make_name", None)
         if site is not None and not depth:
-            _time(self, Recorder(site, self._semlock.name or ""))
+            key = self._semlock.name or ""
+            _time(self, Recorder(site, key, key or f"{os.getpid()}-{next(_numbers)}"))
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -205,9 +224,23 @@ def _kind(semaphore: Any) -> tuple[str, str]:
     return kind, "lock" if kind in LOCKS else "queue"
 
 
+def _hold_ends(semlock: Any, recorder: Recorder | None) -> None:
+    if recorder is not None and semlock._count() == 1:
+        recorder.ended()
+
+
+def _release(semlock: Any, recorder: Recorder | None) -> None:
+    _hold_ends(semlock, recorder)
+    semlock.release()
+
+
 def _time(semaphore: Any, recorder: Recorder) -> None:
-    """Give one semaphore a timed `acquire`; `release` stays the bound C method."""
+    """Give one semaphore a timed `acquire`; `release` stays the bound C method unless holds are timed."""
     setattr(semaphore, ATTRIBUTE, recorder)
+    if recorder.site.waits_for == "lock":
+        _locks[id(semaphore)] = semaphore
+        if book.window[0] & STATE == COUNT:
+            semaphore.release = partial(_release, semaphore._semlock, recorder)
     raw, window = semaphore._semlock.acquire, book.window
     semaphore.acquire = acquire = _timed_acquire(raw, recorder)
 
@@ -232,8 +265,12 @@ def _timed_acquire(raw: Callable[..., bool], recorder: Recorder) -> Callable[...
                 seen(began)
             else:
                 got = raw(True, timeout)
-        if window[0] & STATE == COUNT and got and get_ident() not in reacquiring:
-            recorder.count()
+        if window[0] & STATE == COUNT and got:
+            again = get_ident() in reacquiring
+            if recorder.site.waits_for == "lock" and raw.__self__._count() == 1:  # type: ignore[attr-defined]
+                recorder.took(sys._getframe(1), get_ident(), again=again)
+            elif recorder.site.waits_for == "queue" and not again:
+                recorder.count()
         return got
 
     return acquire
@@ -253,9 +290,11 @@ def _patch_condition(cls: Any) -> None:
         waits = None if depth else book.site(frame, kind, "queue")
         if waits is not None:
             setattr(self, ATTRIBUTE, Recorder(waits, self._wait_semaphore._semlock.name or ""))
+            _conditions[id(self)] = self
             locks = None if lock else book.site(frame, kind, "lock")
             if locks is not None:
-                _own(self, Recorder(locks, self._lock._semlock.name or ""))
+                key = self._lock._semlock.name or ""
+                _own(self, Recorder(locks, key, key or f"{os.getpid()}-{next(_numbers)}"))
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -263,6 +302,7 @@ def _patch_condition(cls: Any) -> None:
         if depth_of(key) == 1:
             kind = kind_of(self, PACKAGE)
             setattr(self, ATTRIBUTE, joined(key, kind, "queue"))
+            _conditions[id(self)] = self
             if depth_of(lock_key) == 1:
                 _own(self, joined(lock_key, kind, "lock"))
 

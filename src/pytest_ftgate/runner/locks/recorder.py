@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from .sites import Site, book
+from .sites import Site, book, taker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from .sites import Tally
@@ -21,14 +22,17 @@ class Recorder:
     """Leads from one object to its site. Objects made by one line share a site, unless the user named one of them.
 
     `key` identifies the object in other processes; "" if no other process can have it. A wrapper holds the `Recorder`
-    and not the object, so that it does not keep the object alive.
+    and not the object, so that it does not keep the object alive. `shared` is the key of a lock's holds, which forked
+    processes inherit without a name.
     """
 
-    __slots__ = ("key", "site")
+    __slots__ = ("key", "lock", "shared", "site")
 
-    def __init__(self, site: Site, key: str = "") -> None:
+    def __init__(self, site: Site, key: str = "", shared: str = "") -> None:
         self.site = site
         self.key = key
+        self.shared = shared or key
+        self.lock: Tally | None = None
 
     def wait(self, wait_ns: int, window: int) -> None:
         """Keep one wait if the window byte is still `window`, as it was when the wait began.
@@ -42,6 +46,18 @@ class Recorder:
         """Count one acquisition. Several threads may hold a semaphore at once, and an append is atomic."""
         self._tally().counts.append(None)
 
+    def took(self, frame: Any, who: int, *, again: bool = False) -> None:
+        """The lock is held from now on, by a thread or task that runs in the frame; `again`, after Condition.wait."""
+        if self.lock is None:
+            self.lock = self.site.tally(self.shared)
+        self.lock.acquired += not again
+        self.lock.took(taker(frame), who)
+
+    def ended(self) -> None:
+        """The lock is about to be released by its holder."""
+        if self.lock is not None:
+            self.lock.ended()
+
     def _tally(self) -> Tally:
         """The site's one tally for all of its objects, made when the first of them needs it."""
         tallies = self.site.tallies
@@ -49,7 +65,7 @@ class Recorder:
 
     def rename(self, name: str) -> None:
         """From now on keep this object's waits under `name`, also in each process that receives the object later."""
-        self.site = book.renamed(self.site, name)
+        self.site, self.lock = book.renamed(self.site, name), None
 
     def share(self) -> None:
         """Write line, kind and name, which other processes do not know, under the key by which the files are joined."""
@@ -74,6 +90,12 @@ def kind_of(thing: Any, package: str) -> str:
         if cls.__module__.partition(".")[0] == package:
             return f"{package}.{cls.__name__}"
     return f"{package}.{type(thing).__name__}"
+
+
+def release_anew(conditions: Mapping[int, Any]) -> None:
+    """Conditions keep the bound `release` of their lock, which is another one while holds are timed."""
+    for condition in list(conditions.values()):
+        condition.release = condition._lock.release
 
 
 def rename(thing: Any, name: str) -> None:

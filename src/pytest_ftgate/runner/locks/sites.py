@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from marshal import dumps
+from time import perf_counter_ns
 
 from ..protocol import MARSHAL
 
@@ -49,6 +50,8 @@ SERVED = ("multiprocessing.managers", "Server.create")
 """Module and function that make the locks of a Manager; their kinds begin with "Manager."."""
 THROUGH = ("queue", "pytest_ftgate.runner.locks.threads")
 """Modules whose locks are attributed to their caller."""
+TAKES = (*THROUGH, "contextlib")
+"""Modules that take a lock on behalf of their caller."""
 
 
 def bucket_of(wait_ns: int) -> int:
@@ -74,15 +77,71 @@ class Tally:
     `acquired` counts all since the start; `folded` of them are in the site's number. If several threads may hold the
     object at once, they append to `counts` instead. `charges` are waits that began while acquisitions were counted:
     (holder, waiter, ns waited, ns held, -1 where another held it in between), the first two as `taker` makes them.
+
+    Holds are kept of a lock that one thread holds at a time, while acquisitions are counted: the `holder` of now or
+    last, with the window and since when; `since` is 0 where nobody holds it; `held` is the time by taker, `lengths` the
+    number of holds by their bucket, `takers` are (window, thread or task). `key` identifies it in other processes.
     """
 
-    __slots__ = ("acquired", "charges", "counts", "folded", "waits")
+    __slots__ = (
+        "acquired",
+        "charges",
+        "counts",
+        "folded",
+        "held",
+        "holder",
+        "key",
+        "lengths",
+        "since",
+        "takers",
+        "waits",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "") -> None:
+        self.key = key
         self.waits: list[int] = []
         self.counts: list[None] = []
         self.charges: list[tuple[Taker, Taker, int, int]] = []
-        self.acquired = self.folded = 0
+        self.forget()
+
+    def forget(self) -> None:
+        self.waits.clear()
+        self.counts.clear()
+        self.charges.clear()
+        self.acquired = self.folded = self.since = 0
+        self.holder: tuple[Taker, int, int] | None = None
+        self.held: dict[Taker, int] = {}
+        self.lengths: dict[int, int] = {}
+        self.takers: set[tuple[int, int]] = set()
+
+    def took(self, by: Taker, who: int) -> None:
+        """From now on it is held by a thread or task in the line `by`. For the holder, before it does anything else."""
+        window = book.window[0]
+        self.takers.add((window, who))
+        self.since = now = perf_counter_ns()
+        self.holder = (by, window, now)
+
+    def ended(self) -> None:
+        """The hold ends, if it is known since when; one that began in another window is not kept. For the holder."""
+        since, holder, self.since = self.since, self.holder, 0
+        if since and holder is not None and holder[1] == book.window[0]:
+            held_ns = perf_counter_ns() - since
+            self.held[holder[0]] = self.held.get(holder[0], 0) + held_ns
+            bucket = bucket_of(held_ns)
+            self.lengths[bucket] = self.lengths.get(bucket, 0) + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the controller reads it. Another thread may write at the same time."""
+        places, takers = list(self.held.items()), dict[int, int]()
+        for window, _ in self.takers.copy():
+            takers[window] = takers.get(window, 0) + 1
+        return {
+            "key": self.key,
+            "acquired": self.acquired,
+            "takers": takers,
+            "lengths": self.lengths.copy(),
+            "held": [(*place, held_ns) for place, held_ns in places],
+        }
 
 
 class Site:
@@ -124,17 +183,14 @@ class Site:
     def forget(self) -> None:
         """Drop all waits: in a forked child, because the parent writes those. Locks keep their tallies."""
         for tally in self.tallies:
-            tally.waits.clear()
-            tally.counts.clear()
-            tally.charges.clear()
-            tally.acquired = tally.folded = 0
+            tally.forget()
         self.histogram: dict[int, int] = {}
         self.holders: dict[Any, Any] = {}
         self.contended = self.total_ns = self.max_ns = self.acquired = 0
 
-    def tally(self) -> Tally:
+    def tally(self, key: str = "") -> Tally:
         """A new tally, for a lock that waits for the first time."""
-        tally = Tally()
+        tally = Tally(key)
         self.tallies.append(tally)
         return tally
 
@@ -171,7 +227,16 @@ class Site:
         site = {name: getattr(self, name) for name in self.__slots__ if name != "tallies"}
         holders = [(*place, *waits) for place, waits in self.holders.items()]
         site["name"] = "".join(self.name)  # marshal takes no subclass of str, such as a member of a StrEnum
-        return site | {"holders": [dict(zip(_HOLDER, holder, strict=True)) for holder in holders]}
+        # Of the locks that other processes do not have two matter: the one held longest, and that with most takers.
+        known = [tally for tally in self.tallies if tally.takers]
+        local = [tally for tally in known if not tally.key]
+        most = (lambda tally: sum(tally.held.copy().values())), (lambda tally: len(tally.takers))
+        kept = {id(tally): tally for tally in known if tally.key}
+        kept |= {id(tally): tally for each in most if local for tally in [max(local, key=each)]}
+        return site | {
+            "holders": [dict(zip(_HOLDER, holder, strict=True)) for holder in holders],
+            "locks": [tally.as_dict() for tally in kept.values()],
+        }
 
 
 class Book:
@@ -184,6 +249,7 @@ class Book:
     def __init__(self) -> None:
         self.window: Any = bytearray((OFF,))
         self.folder = ""
+        self.counting = False
         self.counters: list[Callable[[bool], None]] = []
         self.lifetimes: Any = None
         self._sites: dict[Any, Site] = {}
@@ -197,6 +263,12 @@ class Book:
         with open(os.path.join(folder, WINDOW), "r+b") as file:
             self.window = memoryview(mmap(file.fileno(), 1))
         self.folder = folder
+
+    def add_counter(self, counter: Callable[[bool], None]) -> None:
+        """One for a module that may be imported while acquisitions are counted."""
+        self.counters.append(counter)
+        if self.counting:
+            counter(True)
 
     def site(self, frame: FrameType | None, kind: str, waits_for: str) -> Site | None:
         """The site of a lock that `frame` creates; None for an inner lock, which is not wrapped.
@@ -293,7 +365,7 @@ class Book:
 
 def taker(frame: Any) -> Taker:
     """Who takes a lock in a frame: the file, line and function of the code that is not the lock's own."""
-    while frame.f_back is not None and (_module(frame) in THROUGH or is_inner(_module(frame), frame.f_code)):
+    while frame.f_back is not None and (_module(frame) in TAKES or is_inner(_module(frame), frame.f_code)):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
+from weakref import WeakValueDictionary
 
-from .recorder import ATTRIBUTE, Recorder, clock, kind_of, rename
+from .recorder import ATTRIBUTE, Recorder, clock, kind_of, release_anew, rename
 from .sites import OFF, RECORD, STATE, book
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "asyncio"
 
+_conditions: WeakValueDictionary[int, Any] = WeakValueDictionary()
 reacquiring: set[Any] = set()
 """Tasks in Condition.wait: acquiring the lock again is part of that wait."""
 
@@ -28,6 +30,7 @@ def patch_locks(module: ModuleType) -> None:
     for cls in (patched.Semaphore, patched.BoundedSemaphore, patched.Event, patched.Barrier):
         _patch_init(cls, "queue")
     _patch_acquire(patched.Lock, _lock_waits)
+    _patch_release(patched.Lock)
     _patch_acquire(patched.Semaphore, lambda semaphore: semaphore.locked())
     _patch_wait(patched.Event, "wait", lambda event: not event._value)
     _patch_wait(patched.Barrier, "wait", _barrier_waits)
@@ -82,6 +85,7 @@ def _patch_condition(cls: Any) -> None:
         waits, locks = book.site(frame, kind, "queue"), book.site(frame, kind, "lock")
         setattr(self, ATTRIBUTE, waits and Recorder(waits))
         init(self, lock)
+        _conditions[id(self)] = self
         if lock is None and locks is not None:
             setattr(self._lock, ATTRIBUTE, Recorder(locks))
             self._ftgate_own = self._lock
@@ -120,15 +124,37 @@ def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
         if state == OFF or (state == RECORD and not waits(self)):
             return await original(self)
         recorder = getattr(self, ATTRIBUTE, None)
-        if not recorder or (reacquiring and _current_task() in reacquiring):
+        again = bool(reacquiring) and _current_task() in reacquiring
+        if not recorder or (again and state == RECORD):
             return await original(self)
         if state == RECORD:
             return await _timed(recorder, original(self), opened)
         got = await original(self)
-        recorder.count()
+        if recorder.site.waits_for == "lock":
+            recorder.took(sys._getframe(1), id(_current_task()), again=again)
+        else:
+            recorder.count()
         return got
 
     cls.acquire = acquire
+
+
+def _patch_release(cls: Any) -> None:
+    """End the hold of a lock, while holds are timed."""
+    original = cls.release
+
+    @wraps(original)
+    def release(self: Any) -> None:
+        recorder = getattr(self, ATTRIBUTE, None)
+        if recorder:
+            recorder.ended()
+        original(self)
+
+    def count_holds(counting: bool) -> None:
+        cls.release = release if counting else original
+        release_anew(_conditions)
+
+    book.add_counter(count_holds)
 
 
 def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import _thread
 import threading
 import time
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from abc import ABCMeta
 from sys import _getframe
 from types import FunctionType
@@ -118,21 +118,23 @@ def _reduced(thing: Any, protocol: SupportsIndex) -> Any:
     raise TypeError(f"cannot pickle {raw.__name__ if int(protocol) < 2 else whole!r} object")
 
 
-class Lock(metaclass=_PosingSlots):
+class _Slots:
+    """What releases a Lock: bound C methods, in whose place functions of this class stand while holds are timed."""
+
+    __slots__ = ("__exit__", "release")
+
+
+_EXIT: Any = vars(_Slots)["__exit__"]
+_RELEASE: Any = vars(_Slots)["release"]
+
+
+class Lock(_Slots, metaclass=_PosingSlots):
     """Replaces `threading.Lock`: a wrapped raw lock, whose type cannot be subclassed.
 
     Slots hold its bound C methods: a call that needs no timing costs no Python frame.
     """
 
-    __slots__ = (
-        "__exit__",
-        "__weakref__",
-        "_ftgate_acquire",
-        "_ftgate_holder",
-        "_ftgate_site",
-        "_ftgate_tally",
-        "release",
-    )
+    __slots__ = ("__weakref__", "_ftgate_acquire", "_ftgate_site", "_ftgate_tally")
     _ftgate_raw = _RawLock
     _ftgate_acquire: Callable[..., bool]
     _ftgate_site: Site
@@ -148,10 +150,14 @@ class Lock(metaclass=_PosingSlots):
             return raw
         lock: Any = object.__new__(cls)
         lock._ftgate_acquire = raw.acquire
-        lock.__exit__ = raw.__exit__
-        lock.release = raw.release
+        try:
+            lock.__exit__ = raw.__exit__
+            lock.release = raw.release
+        except AttributeError:  # holds are timed
+            _EXIT.__set__(lock, raw.__exit__)
+            _RELEASE.__set__(lock, raw.release)
         lock._ftgate_site = site
-        lock._ftgate_tally = lock._ftgate_holder = None
+        lock._ftgate_tally = None
         return lock
 
     def __init_subclass__(cls) -> None:
@@ -217,7 +223,7 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
     It is a raw lock, so what is not timed, and what a user's subclass overrides or inherits, is as without the probe.
     """
 
-    __slots__ = ("_ftgate_holder", "_ftgate_site", "_ftgate_tally")
+    __slots__ = ("_ftgate_site", "_ftgate_tally")
     _ftgate_raw = _RawRLock
     _ftgate_site: Site
     _ftgate_tally: Tally | None
@@ -238,7 +244,7 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
         """A new lock with its waits kept at `site`."""
         lock: Any = _RawRLock.__new__(cls)
         lock._ftgate_site = site
-        lock._ftgate_tally = lock._ftgate_holder = None
+        lock._ftgate_tally = None
         return lock
 
     @property  # type: ignore[misc]
@@ -257,6 +263,7 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
         return _raw_acquire(self, False) or (_wait(self, super().acquire, timeout) if timeout else False)
 
     _ftgate_acquire_now = _ftgate_acquire_now
+    _ftgate_release = _ftgate_release
 
     def __repr__(self) -> str:
         text: str = super().__repr__()
@@ -272,23 +279,34 @@ def _native() -> bool:
 
 
 # Each checks the window byte: a process that is not notified when it changes keeps these methods. While acquisitions
-# are counted, a lock knows since when who holds it, so that a wait is charged to the holder.
+# are counted, a lock knows since when who holds it, so that its holds are timed and a wait is charged to the holder.
 
 
 def _took(lock: Any, by: Any) -> bool:
     """Count an acquisition; the lock is held from now on by what runs in the frame `by`."""
-    (lock._ftgate_tally or _tally(lock)).acquired += 1
-    lock._ftgate_holder = (taker(by), book.window[0], _clock())
+    tally = lock._ftgate_tally or _tally(lock)
+    tally.acquired += 1
+    tally.took(taker(by), get_ident())
     return True
+
+
+def _ended(lock: Any) -> None:
+    """The lock is about to be released by its holder."""
+    if lock._ftgate_tally is not None:
+        lock._ftgate_tally.ended()
+
+
+def _holder(lock: Any) -> tuple[Any, int, int] | None:
+    return None if lock._ftgate_tally is None else lock._ftgate_tally.holder
 
 
 def _charge(lock: Any, by: Any, acquire: Callable[..., bool], timeout: float = -1) -> bool:
     """Block, and charge the wait: to the last holder as long as that had the lock, the rest to the first one."""
-    first = lock._ftgate_holder
+    first = _holder(lock)
     start = _clock()
     if not acquire(True, timeout):
         return False
-    end, last, opened = _clock(), lock._ftgate_holder, book.window[0]
+    end, last, opened = _clock(), _holder(lock), book.window[0]
     if last is not None and last[1] == opened:
         charges, waiter, since = (lock._ftgate_tally or _tally(lock)).charges, taker(by), max(start, last[2])
         charges.append((last[0], waiter, end - since, end - last[2]))
@@ -335,18 +353,42 @@ def _counting_rlock_enter(self: Any) -> bool:
     return _rlock_enter(self) if book.window[0] & STATE != COUNT else _rlock_acquired(self, _getframe(1))
 
 
+def _counting_release(self: Any) -> None:
+    _ended(self)
+    self._ftgate_lock.release()
+
+
+def _counting_rlock_release(self: Any) -> None:
+    if _RawRLock._recursion_count(self) == 1:
+        _ended(self)
+    _RawRLock.release(self)
+
+
+def _counting_exit(self: Any, *exc_info: object) -> None:
+    _counting_release(self)
+
+
+def _counting_rlock_exit(self: Any, *exc_info: object) -> None:
+    _counting_rlock_release(self)
+
+
 _enter, _acquire, _rlock_enter, _rlock_acquire = Lock.__enter__, Lock.acquire, RLock.__enter__, RLock.acquire
-_VARIANTS: tuple[tuple[Any, Any, Any, Any, Any], ...] = (
-    (Lock, _counting_enter, _counting_acquire, _enter, _acquire),
-    (RLock, _counting_rlock_enter, _counting_rlock_acquire, _rlock_enter, _rlock_acquire),
+_VARIANTS: tuple[tuple[Any, str, Any, Any], ...] = (
+    (Lock, "__enter__", _counting_enter, _enter),
+    (Lock, "acquire", _counting_acquire, _acquire),
+    (_Slots, "__exit__", _counting_exit, _EXIT),
+    (_Slots, "release", _counting_release, _RELEASE),
+    (RLock, "__enter__", _counting_rlock_enter, _rlock_enter),
+    (RLock, "acquire", _counting_rlock_acquire, _rlock_acquire),
+    (RLock, "__exit__", _counting_rlock_exit, _RawRLock.__exit__),
+    (RLock, "release", _counting_rlock_release, _RawRLock.release),
 )
 
 
 def _count(counting: bool) -> None:
-    """Install the methods that count acquisitions, or restore the others."""
-    for cls, counting_enter, counting_acquire, enter, acquire in _VARIANTS:
-        cls.__enter__ = counting_enter if counting else enter
-        cls.acquire = counting_acquire if counting else acquire
+    """Install the methods that count acquisitions and time holds, or restore the others."""
+    for cls, name, counts, counts_not in _VARIANTS:
+        setattr(cls, name, counts if counting else counts_not)
 
 
 # The classes below are patched in place: other code may have subclassed them, or pickle them by name.
@@ -373,18 +415,32 @@ def _condition_init_at(self: Any, lock: Any = None) -> None:
         self._ftgate_site = site
     if hasattr(lock, "_ftgate_acquire_now"):
         self.acquire = lock._ftgate_acquire_now
+        self.release = lock._ftgate_release
     if type(lock) is Lock:
-        self.release, self._acquire_restore = lock._ftgate_release, lock._ftgate_reacquire
+        self._acquire_restore = lock._ftgate_reacquire
 
 
 def _condition_wait_timed(self: Any, timeout: float | None = None) -> bool:
     opened = book.window[0]
+    if opened & STATE == COUNT and getattr(self._lock, "_ftgate_tally", None) is not None:
+        return _condition_wait_let_go(self, self._lock._ftgate_tally, timeout)
     if self._ftgate_site is None or opened & STATE != RECORD or (timeout is not None and timeout <= 0):
         return _condition_wait(self, timeout)
     start = _clock()
     got = _condition_wait(self, timeout)
     keep(self, _clock() - start, opened)
     return got
+
+
+def _condition_wait_let_go(self: Any, tally: Tally, timeout: float | None) -> bool:
+    """While it waits its lock is not held."""
+    holder = tally.holder
+    tally.ended()
+    try:
+        return _condition_wait(self, timeout)
+    finally:
+        if holder is not None:
+            tally.took(holder[0], get_ident())
 
 
 def _condition_rename(self: Any, name: str) -> None:
@@ -459,7 +515,7 @@ def _barrier_wait_timed(self: Any, timeout: float | None = None) -> int:
 
 def patch() -> None:
     """Patch `threading`, which this module imports. Call it once."""
-    book.counters.append(_count)
+    book.add_counter(_count)
     _pose(Lock, _RawLock, "Lock")
     _pose(RLock, _RawRLock, "RLock")
     threading.Lock = Lock
@@ -481,7 +537,7 @@ def _pose(cls: type, raw: type, name: str, module: str = "threading") -> None:
     cls.__module__ = module
     cls.__name__ = cls.__qualname__ = name
     cls.__doc__ = raw.__doc__
-    counting = (method for row in _VARIANTS if row[0] is cls for method in row[1:])
+    counting = (method for row in _VARIANTS if row[0] in cls.__mro__ for method in row[2:])
     for method in (*vars(cls).values(), *counting):
         if isinstance(method, FunctionType):
             method.__annotations__ = {}
