@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import sysconfig
 
+import interpreter
 from fastapi import FastAPI
 
 app = FastAPI(openapi_url=None)
@@ -25,8 +24,4 @@ async def wait():
 
 @app.get("/gil")
 async def gil():
-    """Whether this build can run without the GIL, and whether the GIL is on now that all imports are done."""
-    return {
-        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-        "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
-    }
+    return interpreter.gil()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import sysconfig
+import gc
+import itertools
 import time
 
+import interpreter
 from flask import Flask
 
 app = Flask(__name__)
 WAIT_S = 0.01
+REQUESTS = itertools.count(1)
 
 
 @app.get("/json")
@@ -25,8 +27,11 @@ def wait():
 
 @app.get("/gil")
 def gil():
-    """Whether this build can run without the GIL, and whether the GIL is on now that all imports are done."""
-    return {
-        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-        "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
-    }
+    return interpreter.gil()
+
+
+def collecting(environ, start_response):
+    """The same application, which runs the garbage collector after every 500th request."""
+    if next(REQUESTS) % 500 == 0:
+        gc.collect()
+    return app(environ, start_response)
