@@ -240,6 +240,7 @@ def test_pss_is_one_row_and_one_reader() -> None:
 
 def test_of_a_hold_one_sample_says_what_is_unshared_and_of_cells_those_that_may_fork() -> None:
     assert values(sample(FORK)).of("unshared")[0] == 6 * MIB
+    assert figures(values(sample(FORK)), reference=None).unshared_bytes == values(sample(FORK)).middle("unshared")
     row = metrics.row("unshared")
     executor = FORK.executor
     forkserver, own = (

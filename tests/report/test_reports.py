@@ -562,6 +562,7 @@ BENEATH: tuple[dict[str, Any], ...] = (
     {"memory": {"tree": RoleFigures(processes=1, peak_uss=12.7 * MIB)}, **PEAKS},
     ALONE,
     {**ALONE, "memory_dropped": 16},
+    {"peak_bytes": 12.7 * MIB, "unshared_bytes": 4.9 * MIB},
     {"floor_uss_bytes": 8.1 * MIB},
     {"memory": {"tree": role(1, 12.3, 8.9)}, "floor_uss_bytes": 8.1 * MIB, "floor_pss_bytes": 9 * MIB},
     {"sites": SIX, "lock_wait": 0.156},

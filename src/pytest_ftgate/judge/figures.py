@@ -26,6 +26,7 @@ MEDIANS: Final[Mapping[str, str]] = {
     "rss_bytes": "rss",
     "pss_bytes": "pss",
     "peak_bytes": "peak",
+    "unshared_bytes": "unshared",
     "lock_wait": "lock_wait",
     "queue_wait": "queue_wait",
 }

@@ -206,7 +206,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     """The figures of a row of the table; None where not measured.
 
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
-    `uss_peak_bytes` is the largest sample, a lower bound, `peak_bytes` the metric `peak`.
+    `uss_peak_bytes` is the largest sample, a lower bound; `peak_bytes` and `unshared_bytes` are metrics.
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
     process that ended or was being replaced, or missed a worker.
     `ratio` is of the rounds that both cells have; `ratio_rounds` is their number where it is visibly another one than
@@ -231,6 +231,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     uss_peak_bytes: Rate | None = None
     peak_bytes: Rate | None = None
     pss_bytes: Rate | None = None
+    unshared_bytes: Rate | None = None
     ops_per_s: Rate | None = None
     counters_per_s: dict[str, float] = {}
     timers_mean_ns: dict[str, float] = {}

@@ -175,8 +175,8 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         own += [f"{name} {units.time(ns)}" for name, ns in known if ns is not None]
         if figures.control_ratio is not None:
             own.append(f"{units.ratio(figures.control_ratio)} the control")
-        if figures.peak_bytes is not None:
-            own.append(f"peak {units.size(figures.peak_bytes)}")
+        kernels = (("peak", figures.peak_bytes), ("unshared", figures.unshared_bytes))
+        own += [f"{name} {units.size(n_bytes)}" for name, n_bytes in kernels if n_bytes is not None]
         sizes = (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes))
         if not figures.memory:
             own += [f"{name} {units.size(n_bytes)}" for name, n_bytes in sizes if n_bytes is not None]
