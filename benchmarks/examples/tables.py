@@ -7,6 +7,7 @@ each contract. Its figure is what the contract compares: one side over the other
 the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
 row whose text is no contract but figures or ratios, with `; ` between them, is shown and not asserted: write it into
 the table by hand.
+A heat map between its own markers has the mean of a timer, in ms, for two executors.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
 
 ROOT = Path(__file__).parents[2]
+HEAT_MAP = re.compile(
+    r"(<!-- heat map: (\S+) of (\S+) and (\S+) by (\w+) and (\w+) -->\n).*?(<!-- end of the heat map -->)", re.DOTALL
+)
 BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"
 TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
 UNSUPPORTED = Decision.UNSUPPORTED
@@ -49,6 +53,7 @@ def main() -> None:
         old, end, after = rest.partition(END)
         if tables and begin and end:
             lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
+            after = with_heat_maps(after, tables)
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
 
@@ -152,6 +157,32 @@ def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[f
                 left, right = contract_judge.sides(contract, values)
                 if left is not None and right:
                     yield left / right
+
+
+# -- heat maps ---------------------------------------------------------------------------------------------------------
+
+
+def with_heat_maps(text: str, tables: list[Table]) -> str:
+    """The text with each of its heat maps drawn anew, as a table."""
+    rows = [row for table in tables for row in table.rows]
+
+    def drawn(found: re.Match[str]) -> str:
+        begin, timer, *families, down, across, end = found.groups()
+        means: dict[tuple[str, str], dict[str, str]] = {}
+        for row in rows:
+            words = dict(word.split(":") for word in row.cell.environment.words)
+            for family in families:
+                if row.cell.label.startswith(f"{family}-") and timer in row.figures.timers_mean_ns:
+                    at = words[down], words[across]
+                    means.setdefault(at, {})[family] = f"{row.figures.timers_mean_ns[timer] / 1e6:.3g}"
+        downs, acrosses = (sorted({at[axis] for at in means}, key=float) for axis in (0, 1))
+        lines = [[f"`{down}`", *(f"`{across}` = {each}" for each in acrosses)], ["---"] * (1 + len(acrosses))]
+        for one in downs:
+            of = [means.get((one, each), {}) for each in acrosses]
+            lines.append([one, *(" / ".join(each[family] for family in families if family in each) for each in of)])
+        return "\n".join([begin, *("| " + " | ".join(cells) + " |" for cells in lines), "", end])
+
+    return HEAT_MAP.sub(drawn, text)
 
 
 # -- the advice --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "recorded" / "pipeline.json"
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py::"
 SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py::test_shared_set"
+DESIGNS = "examples/scenario2_shared_set/test_shared_set.py::test_designs"
 SHARDED = "examples/scenario3_sharded_writers/test_sharded_writers.py::"
 GRANIAN = "examples/granian/test_granian.py::"
 MOD_WSGI = "examples/mod_wsgi/test_mod_wsgi.py::"
@@ -154,13 +155,14 @@ def test_threads_win_over_a_manager_by_ten_times() -> None:
 # ---- scenario 3: one writer for each shard
 
 
-def test_one_writer_beats_the_shared_dict() -> None:
-    found = stored(f"{SHARDED}test_one_writer")
-    writer, manager = (choice(found, "producer8-writer1", f"IDS:{where}").time for where in ("writer", "manager"))
-    for name in ("fork on 3.14", "fork on 3.14t"):
-        assert 3 * times(writer, name).value.value < times(manager, name).value.value
-    shares = {(each.name, each.setting): each.lock or 0 for each in found.contention}
-    assert all(share > 0.3 if setting == "IDS:manager" else share < 0.05 for (_, setting), share in shares.items())
+def test_each_other_design_beats_the_shared_dict() -> None:
+    found = stored(DESIGNS)
+    designs = {name: choice(found, "w8", f"DESIGN:{name}").time for name in ("manager", "local", "shards", "messages")}
+    for build in ("fork on 3.14", "fork on 3.14t"):
+        manager = times(designs["manager"], build).value.value
+        assert 3 * times(designs["messages"], build).value.value < manager
+        assert 10 * times(designs["shards"], build).value.value < manager
+        assert 10 * times(designs["local"], build).value.value < manager
     assert all((each.lock or 0) < 0.05 for each in stored(f"{SHARDED}test_sharded_writers").contention)
 
 
@@ -231,30 +233,26 @@ def test_a_wall_timed_burn_would_have_advised_the_trap() -> None:
 # ---- scenario 6: the trading pipeline
 
 ROLES = "receiver1-processor1-evaluator1"
+MATRIX = f"{PIPELINE}test_pipeline"
 
 
 def test_asyncio_and_threads_are_equal_at_the_light_cell() -> None:
-    for found in (recorded(f"{PIPELINE}test_with_room"), stored(f"{PIPELINE}test_with_room")):
-        light = choice(found, ROLES, "0.5-1")
+    for found in (recorded(MATRIX), stored(MATRIX)):
+        light = choice(found, ROLES, "PROC_MS:0.5-EVAL_MS:1")
         assert len(light.time.tied) == 4
         assert "tasks on 3.14" in light.advised
-    rows = {ranking.metric: ranking for ranking in choice(recorded(f"{PIPELINE}test_with_room"), ROLES, "0.5-1").own}
+    rows = {each.metric: each for each in choice(recorded(MATRIX), ROLES, "PROC_MS:0.5-EVAL_MS:1").own}
     assert len(rows["counter.ticks"].tied) == 4
 
 
 def test_threads_on_the_free_threaded_build_win_the_heavy_cell() -> None:
-    found = recorded(f"{PIPELINE}test_without_room")
-    heavy = choice(found, ROLES, "5-1")
-    assert len(heavy.time.tied) == 4  # the schedule sets the time
-    own = {ranking.metric: ranking for ranking in heavy.own}
-    latency = own["timer.processed_to_evaluated"]
-    assert latency.tied == ("threads on 3.14t",)
-    for build in ("3.14", "3.14t"):
-        assert times(latency, f"tasks on {build}").times.low > 2  # type: ignore[union-attr]
-    assert own["counter.evaluations"].tied == ("threads on 3.14t",)
-    assert "processed_to_evaluated is least with threads on 3.14t" in text(found, "advice")
-    # On 2 cores the first queue is no shorter: the receiver and the processor share what the evaluator leaves.
-    assert "threads on 3.14t" not in own["peak.queue_depth"].tied
+    found = recorded(MATRIX)
+    own = {each.metric: each for each in choice(found, ROLES, "PROC_MS:5-EVAL_MS:50").own}
+    for metric in ("timer.receive_to_processed", "timer.processed_to_evaluated", "peak.queue_depth"):
+        assert own[metric].tied == ("threads on 3.14t",)
+        for build in ("3.14", "3.14t"):
+            assert times(own[metric], f"tasks on {build}").times.low > 2  # type: ignore[union-attr]
+    assert "is least with threads on 3.14t" in text(found, "advice")
 
 
 @pytest.mark.parametrize("test", sorted(each.test for each in Store(ROOT / "baselines").baselines()))

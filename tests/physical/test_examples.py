@@ -109,7 +109,7 @@ def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
 
 
 def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    cells = "w8 or (w2 and threads)"
+    cells = "w8 or (w2 and threads)"  # and all designs
 
     def sample() -> Told:
         return scenario_2s_shape(short_run(tmp_path, executables, "-k", cells, SHARED_SET))
@@ -118,8 +118,9 @@ def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
 
 
 def scenario_2s_shape(report: Report) -> Told:
-    (table,) = report.tables
-    rows = {row.cell.label: row for row in table.rows}
+    shared, designs = report.tables
+    assert all("test_designs" in row.cell.nodeid and row.error is None for row in designs.rows)
+    rows = {row.cell.label: row for row in shared.rows}
     assert set(rows) == {label for label in labels(SHARED_SET) if label.endswith("w8") or "threads" in label}
     expected = written(SHARED_SET)
     if not cargo_works():

@@ -1,7 +1,7 @@
 //! The native limit of scenario 2: threads that share a set under one lock.
 //!
 //! `shared-set --workers 8 --seconds 5` prints one JSON object: operations, seconds of the measured window, inserts,
-//! and the time from requesting the lock until holding it.
+//! duplicates, and the time from requesting the lock until holding it.
 
 use std::collections::HashSet;
 use std::env;
@@ -115,9 +115,13 @@ fn main() -> ExitCode {
     };
     let (total, seconds) = run(workers, window);
     println!(
-        "{{\"ops\": {}, \"seconds\": {:.9}, \"counters\": {{\"inserts\": {}}}, \"timers\": {{\"lock_wait\": \
-         {{\"count\": {}, \"total_ns\": {}, \"max_ns\": {}}}}}}}",
-        total.ops, seconds, total.inserts, total.ops, total.wait_ns, total.longest_wait_ns
+        "{{\"ops\": {0}, \"seconds\": {seconds:.9}, \"counters\": {{\"inserts\": {1}, \"duplicates\": {2}}}, \
+         \"timers\": {{\"lock_wait\": {{\"count\": {0}, \"total_ns\": {3}, \"max_ns\": {4}}}}}}}",
+        total.ops,
+        total.inserts,
+        total.ops - total.inserts,
+        total.wait_ns,
+        total.longest_wait_ns
     );
     ExitCode::SUCCESS
 }

@@ -13,6 +13,7 @@ from ...judge.values import Values, values_of
 from ...kit.text import plain
 from ...kit.values import Interval, Metric, grouped
 from ...model.report import Row
+from ...model.spec import Cell
 from ...model.verdict import Decision
 from ...report.json import writable
 from ...report.measured import judged_wall, wall_interval
@@ -37,16 +38,16 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
         "label": cell.label or cell.nodeid,
         "decision": row.verdict.decision.value,
         "fails": fails,
-        # What cells that differ in workers and parameters alone have in common: `3.14t-threads`.
-        "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
-        "workers": cell.workers,
-        "params": {param.name: param.literal for param in cell.params},
+        # What cells that differ in workers, parameters and variables alone have in common: `3.14t-threads`.
+        "family": f"{cell.target.spec}-{cell.executor.label}",
+        "settings": _settings(cell),
         "wall": figures.wall_ns
         and {
             "value": figures.wall_ns.value,
             "interval": _built(wall_interval(row)),
             "was": judged and judged.was,
         },
+        "timers": figures.timers_mean_ns,
         "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
         "gil": _gil_waits(row),
@@ -54,13 +55,16 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
 
 
 def varied(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Names of `workers` and the parameters that differ between cells."""
-    values = grouped(
-        each
-        for cell in (row.cell for row in rows)
-        for each in [("workers", str(cell.workers)), *((param.name, param.literal) for param in cell.params)]
-    )
+    """The settings that differ between cells."""
+    values = grouped(each for row in rows for each in _settings(row.cell).items())
     return tuple(name for name, found in values.items() if len({*found}) > 1)
+
+
+def _settings(cell: Cell) -> dict[str, str]:
+    """Its number of workers, parameters and environment variables, by name."""
+    words = (word.partition(":") for word in cell.environment.words)
+    params = {param.name: param.literal for param in cell.params}
+    return {"workers": str(cell.workers), **params, **{name: value for name, _, value in words}}
 
 
 # ---- changes

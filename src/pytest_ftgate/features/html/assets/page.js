@@ -235,18 +235,23 @@
 
   // ---- a heat map where two things vary
 
-  function heat(test) {
-    if (test.varied.length < 2) return null;
+  function heats(test) {
+    if (test.varied.length < 2) return [];
+    const timers = [...new Set(test.cells.flatMap(cell => Object.keys(cell.timers)))];
+    return [["Time", cell => cell.wall?.value], ...timers.map(name => [name, cell => cell.timers[name]])].map(([what, ns]) => heat(test, what, ns));
+  }
+
+  function heat(test, what, ns) {
     const [y, x] = test.varied.length > 2 && test.varied[0] === "workers" ? test.varied.slice(1, 3) : test.varied;
-    const of = (cell, name) => (name === "workers" ? String(cell.workers) : cell.params[name] ?? "");
-    const timed = test.cells.filter(cell => cell.wall);
+    const of = (cell, name) => cell.settings[name] ?? "";
+    const timed = test.cells.filter(ns);
     const rest = test.varied.filter(name => name !== x && name !== y);
     const families = d3.groups(timed, cell => [cell.family, ...rest.map(name => `${name} ${of(cell, name)}`)].join(", ")).filter(([, cells]) => cells.length > 1);
     if (!families.length) return null;
-    const [least, most] = d3.extent(timed, cell => Math.log(cell.wall.value));
-    const place = ns => (most > least ? (Math.log(ns) - least) / (most - least) : 0.5);
+    const [least, most] = d3.extent(timed, cell => Math.log(ns(cell)));
+    const place = cell => (most > least ? (Math.log(ns(cell)) - least) / (most - least) : 0.5);
     const order = name => [...new Set(timed.map(cell => of(cell, name)))].sort((a, b) => compare(a, b));
-    const color = ns => d3.interpolateCividis(1 - place(ns));
+    const color = cell => d3.interpolateCividis(1 - place(cell));
     const multiples = element("div", undefined, { className: "multiples" });
     for (const [name, cells] of families.slice(0, MANY)) {
       const at = { x: cell => of(cell, x), y: cell => of(cell, y) };
@@ -255,13 +260,13 @@
         width: 320, height: 40 + 34 * order(y).length, marginLeft: 60, marginTop: 4, marginBottom: 36,
         x: { label: x, domain: order(x), padding: 0.04 }, y: { label: y, domain: order(y), padding: 0.06 },
         marks: [
-          Plot.cell(cells, { ...at, fill: cell => color(cell.wall.value), title: cell => cell.label }),
-          Plot.text(cells, { ...at, text: cell => time(cell.wall.value), fill: cell => (d3.lab(color(cell.wall.value)).l > 55 ? "#000" : "#fff") }),
+          Plot.cell(cells, { ...at, fill: color, title: cell => cell.label }),
+          Plot.text(cells, { ...at, text: cell => time(ns(cell)), fill: cell => (d3.lab(color(cell)).l > 55 ? "#000" : "#fff") }),
         ],
-      }, `Time of ${name} by ${x} and ${y}`, cells.map(cell => `${x} ${of(cell, x)}, ${y} ${of(cell, y)}: ${time(cell.wall.value)}`)));
+      }, `${what} of ${name} by ${x} and ${y}`, cells.map(cell => `${x} ${of(cell, x)}, ${y} ${of(cell, y)}: ${time(ns(cell))}`)));
       multiples.append(part);
     }
-    return figure(`Time by ${x} and ${y}`, "The darker, the longer (logarithmic).", multiples);
+    return figure(`${what} by ${x} and ${y}`, "The darker, the longer (logarithmic).", multiples);
   }
 
   // ---- the page
@@ -273,7 +278,7 @@
       ...metrics.map(metric => changes(test, metric)),
       test.cells.some(cell => cell.waits) ? waits(test) : null,
       test.cells.some(cell => cell.gil) ? gilWaits(test) : null,
-      heat(test),
+      ...heats(test),
     ].filter(Boolean);
   }
 
