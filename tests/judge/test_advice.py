@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from report_by_hand import MIB, cell, figures, of_rows
 
+from golden import check_golden
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, Estimate, break_even, estimate, of_row
-from pytest_ftgate.features.decide.sentences import said
+from pytest_ftgate.features.decide.sentences import render, said
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures, Weights
 from pytest_ftgate.model.sample import Latency, WorkloadError
@@ -352,3 +353,56 @@ def test_the_place_of_a_cell_is_read_from_its_label(
 ) -> None:
     known = msgspec.structs.replace(cell(TEST, "3.14t", executor, workers), nodeid=nodeid)
     assert of_row(Row(cell=known, verdict=row("fork").verdict), None).place == place
+
+
+# ---- tasks of a pool
+
+
+def pool(
+    executor: str, target: str = "3.14", *, work_us: float = 42.0, pace_us: float = 30.0, **us: float
+) -> Candidate:
+    """Two workers that cost a task so much, in us; all but threads pickle."""
+    times = {"task_work": work_us, "task_pace": pace_us, **us}
+    values = {name: 1000 * each for name, each in times.items()}
+    gil = Figures(gil_enabled=target == "3.14")
+    return candidate(
+        executor, target, 2, figures=gil, payload=100.0 * (executor != "threads"), wall=90.0, pss=2e7, **values
+    )
+
+
+def test_a_pool_pays_where_its_workers_together_take_less_than_the_caller() -> None:
+    fork = pool("fork", dispatch=210.0, dispatch_kib=0.9)
+    first, second = advised(fork, pool("threads", dispatch=9.0)).dispatch
+    assert (first.name, second.name) == ("threads on 3.14", "fork on 3.14")
+    assert first.pays is None  # with the GIL tasks that compute run one after the other
+    # Two workers halve the time of a task, which 210 us / 2 are won back by.
+    assert second.pays is not None
+    assert second.pays.low < 210_000 < second.pays.high
+    assert second.pays.value == pytest.approx(211_000, rel=0.02)
+    (free,) = advised(pool("threads", "3.14t", dispatch=9.0, pace_us=3.0)).dispatch
+    assert free.pays is not None
+    assert free.pays.value == pytest.approx(9_045, rel=0.02)
+    # Results that come more slowly than that are what limits it.
+    (slow,) = advised(pool("fork", dispatch=210.0, pace_us=500.0)).dispatch
+    assert slow.pays is not None
+    assert slow.pays.value == pytest.approx(502_500, rel=0.02)
+    # A worker in which a task takes as long as two calls does not pay.
+    crowded = {each.name: each for each in advised(pool("spawn", dispatch=210.0, work_us=90.0), fork).dispatch}
+    assert crowded["spawn on 3.14"].pays is None
+
+
+def test_what_pools_cost_a_task_stands_below_the_times() -> None:
+    sides = [
+        pool("threads", dispatch=9.0, work_us=84.0),
+        pool("fork", dispatch=210.0, dispatch_kib=0.9),
+        pool("threads", "3.14t", dispatch=12.0),
+        pool("interpreters", "3.14t", dispatch=300.0, dispatch_kib=0.02),
+        pool("spawn", "3.14t", dispatch=340.0, dispatch_kib=0.95, pace_us=500.0),
+    ]
+    check_golden("advice_dispatch.txt", render([said(advised(*sides))]))
+
+
+def test_a_pool_of_one_never_pays_and_without_tasks_nothing_is_said() -> None:
+    alone = dataclasses.replace(pool("fork", dispatch=9.0), workers=1)
+    assert advised(alone).dispatch[0].pays is None
+    assert advised(candidate("fork", wall=1.0)).dispatch == ()

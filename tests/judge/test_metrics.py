@@ -123,7 +123,7 @@ def observed(order: int, factor: float) -> Launch:
     numbers = {"gc collections": 1200 * factor, "gc objects": 12e6 * factor, "switches": 12e6 * factor}
     tasks = {"payload": 12e6 * factor, "payload tasks": 1200}
     tasks_ns = round(MS * factor)
-    names = ("dispatch", "dispatch p95", "dispatch MiB", "task work")
+    names = ("dispatch", "dispatch p95", "dispatch MiB", "task work", "task pace")
     timers = dict.fromkeys(names, Timer(count=1, total_ns=tasks_ns, max_ns=tasks_ns))
     of_time = launch(order, THREADS, 1.0)
     return msgspec.structs.replace(of_time, counters=shares | numbers | tasks, peaks=pauses, timers=timers)
@@ -160,7 +160,7 @@ def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) ->
 
 
 def cell_for(name: str) -> Cell:
-    if name.startswith(("dispatch", "task_work", "payload")):
+    if name.startswith(("dispatch", "task_", "payload")):
         return POOL
     cells = {"start": SPAWN, "lag": TASKS, "unshared": FORK}
     return cells.get(name, SERVER if name.startswith(("latency", "errors")) else THREADS)
@@ -292,7 +292,7 @@ def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> 
         "collections": 1.0,
         **dict.fromkeys(("garbage", "switches"), 10_000.0),
         "imbalance": 1.0,
-        **dict.fromkeys(("dispatch", "dispatch_p95", "task_work"), 1.0 * MS),
+        **dict.fromkeys(("dispatch", "dispatch_p95", "task_work", "task_pace"), 1.0 * MS),
         "dispatch_kib": MS / 1024,
         "payload": 10_000.0,
     }

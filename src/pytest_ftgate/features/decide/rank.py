@@ -143,6 +143,19 @@ class ScalingAdvice(Fact, frozen=True, kw_only=True):
     """More workers did not pay; None where the most that were measured did."""
 
 
+class Dispatch(Fact, frozen=True, kw_only=True):
+    """What a pool costs a task, in ns: what it adds to one, and that for each KiB of its arguments.
+
+    With tasks longer than `pays` the pool takes less time than calls in the caller, see docs/guides/dispatch.md; None
+    where it takes no less, or that is not clear. `work` is the task itself, in the pool that hinders it least.
+    """
+
+    work: Interval
+    cost: Interval
+    kib: Interval | None = None
+    pays: Interval | None = None
+
+
 class Hazard(Struct, frozen=True, kw_only=True):
     """An error of these cells, of `of` in the test, as the run recorded it."""
 
@@ -162,6 +175,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     memory: tuple[MemoryUse, ...] = ()
     contention: tuple[Contention, ...] = ()
     scaling: tuple[ScalingAdvice, ...] = ()
+    dispatch: tuple[Dispatch, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     weights: Weights = ()
     """The weights that were asked for; without any, neither time nor memory is traded for the other."""
@@ -460,6 +474,7 @@ def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int
         memory=tuple(use for side in largest if (use := _memory_use(side, known))),
         contention=tuple(waits for side in largest if (waits := _contention(side, cores))),
         scaling=tuple(_scaling(known)),
+        dispatch=tuple(fact for group in groups for fact in _dispatch(group)),
         weights=weights,
     )
     topics = {"time": found.choices, "memory": found.memory}
@@ -546,7 +561,43 @@ def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
     return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None, of_both=of_both)
 
 
-# ---- starting
+# ---- tasks of a pool
+
+NOTHING = Estimate(math.log(1e-3), 0.0)
+"""What a call in the caller costs beside its work: a picosecond, as nothing has no logarithm."""
+
+
+def _dispatch(group: Sequence[Candidate]) -> Iterator[Dispatch]:
+    """What the pools of one place cost a task, the least first.
+
+    A call in the caller takes what a task does in the pool of the same target that hinders it least. Under the GIL the
+    tasks of a pool that pickles nothing run one after the other if they compute: nothing is said of when it pays.
+    """
+    known = [
+        (cost, work, side) for side in group if (cost := side.value("dispatch")) and (work := side.value("task_work"))
+    ]
+    for cost, work, side in sorted(known, key=lambda each: each[0].log):
+        own = min((each for _, each, other in known if other.target == side.target), key=lambda each: each.log)
+        kib, pace, pays = side.value("dispatch_kib"), side.value("task_pace"), None
+        if pace and (any(side.source("payload").values()) or side.figures.gil_enabled is False):
+            pays = _pays(cost, work, own, pace, side.workers)
+        interval = kib.interval() if kib else None
+        yield Dispatch(**side.placed, work=own.interval(), cost=cost.interval(), kib=interval, pays=pays)
+
+
+def _pays(cost: Estimate, work: Estimate, own: Estimate, pace: Estimate, workers: int) -> Interval | None:
+    """The least task for which the workers together take no longer than the caller, and results come no faster."""
+    one = Estimate(math.log(workers), 0.0)
+    shared, elapsed = product((cost, 1), (one, -1)), product((work, 1), (one, -1))
+    even = break_even(shared, elapsed, NOTHING, own) if shared and elapsed else None
+    if even is None:
+        return None
+    low, value, high = (max(ends) for ends in zip(_ends(even), _ends(pace.interval()), strict=True))
+    return Interval(value=value, low=low, high=high, level=even.level)
+
+
+def _ends(interval: Interval) -> tuple[float, float, float]:
+    return interval.low, interval.value, interval.high
 
 
 def break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: Estimate) -> Interval | None:

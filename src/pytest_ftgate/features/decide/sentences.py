@@ -22,7 +22,7 @@ from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
 from . import rank
-from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranked, Ranking, ScalingAdvice
+from .rank import HAZARDS, Advice, Choice, Dispatch, MemoryUse, Placed, Ranked, Ranking, ScalingAdvice
 
 NAMED = 4
 """Candidates of a topic that are named one by one; of the others the range is given."""
@@ -32,7 +32,7 @@ ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 UNFAIR = 1.25
 """A candidate is named if the imbalance of its workers is at least this."""
-FIRST = ("advice", "time", "hazard")
+FIRST = ("advice", "time", "dispatch", "hazard")
 """Topics that are shown without -v."""
 TABLE = 7
 """Lines of the times that are shown by default."""
@@ -78,6 +78,7 @@ def said(advice: Advice) -> Advised:
     by_topic = {
         "advice": _advice(advice, at),
         "time": _times(advice.choices, at),
+        "dispatch": _dispatch(advice.dispatch, at),
         "own figures": _own_figures(advice.choices, at),
         "memory": _memory(advice.memory, at),
         "contention": _contention(advice, at),
@@ -249,7 +250,24 @@ def _ranking(ranking: Ranking, of: Choice | None = None) -> str:
     return head + _lines(pairs)
 
 
-# ---- memory, contention and scaling
+# ---- the tasks of a pool, memory, contention and scaling
+
+
+def _dispatch(found: Sequence[Dispatch], at: Place) -> list[str]:
+    """What pools cost a task: of each place the shortest time of a task, and a line for each pool."""
+    texts = []
+    for where, same in groupby(found, key=at):
+        pools = list(same)
+        pairs = []
+        for each in pools[:NAMED]:
+            text = _with_ends(each.cost, "time")
+            text += f", {_with_ends(each.kib, 'time')} a KiB" if each.kib else ""
+            text += f"; pays from {_with_ends(each.pays, 'time')} a task on" if each.pays else ""
+            pairs.append((each.name, text))
+        pairs += [(f"{len(pools) - NAMED} more", "")] if len(pools) > NAMED else []
+        work = min((each.work for each in pools), key=lambda each: each.value)
+        texts.append(f"{where}tasks of {_with_ends(work, 'time')}; the pool adds to each:{_lines(pairs)}")
+    return texts
 
 
 def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:

@@ -52,6 +52,12 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         time(
             "task_work", lambda launch: launch.mean("task work"), 0.1, "time that a task takes in its worker"
         )._replace(cause="time"),
+        time(
+            "task_pace",
+            lambda launch: launch.mean("task pace"),
+            0.1,
+            "time from the first submit of an iteration to its last result, divided by its tasks",
+        ),
         observed(
             "payload",
             "size",
@@ -64,6 +70,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             day=0.0,
             gates=True,
             gates_in=lambda cell: cell.executor.kind != "threads",
+            figure=True,
             exact=True,
             cause="payload",
             meaning="bytes that the pool of a body pickles of a task: function, arguments and result; 0 for threads",

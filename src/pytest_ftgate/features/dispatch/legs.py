@@ -94,6 +94,9 @@ def observe(executor: Any) -> Callable[[], dict[str, dict[str, Any]]]:
         if _stamps.mib_ns is None:
             _stamps.mib_ns = cost_of_a_mib(pool)
         times = {"task work": middle([work for *_, work in found]), "dispatch MiB": _stamps.mib_ns}
+        if tasks:
+            first_ns, last_ns = min(each[0] for each in tasks), max(each[3] for each in tasks)
+            times["task pace"] = (last_ns - first_ns) // len(tasks)
         if found:
             times["dispatch"] = middle([to + back for to, back, _ in found])
             times["dispatch p95"] = quantile([to + back for to, back, _ in found], 0.95)
