@@ -206,5 +206,8 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
     if held and final:
         told = judged.reasons if numbers else ()
         judged = replace(judged, reasons=(*told, *dict.fromkeys(map(locks_allow, held))))
+    if not numbers and not held:
+        absent = next((row.absent for row in rows if row.absent), "")
+        return replace(judged, reasons=(Reason(code=Why.NO_ROUND, text=absent),))
     left, right = sides(contract, hand)
     return judged if left is None or right is None or not final else replace(judged, now=left, was=right)

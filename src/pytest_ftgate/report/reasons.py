@@ -92,7 +92,7 @@ def _told(reason: Reason, judged: MetricVerdict) -> str:
         case Why.NOT_REPORTED:
             return f"no launch has a {name}"
         case Why.NO_ROUND:
-            return "no launch gave a value"
+            return ": ".join(filter(None, ("no launch gave a value", text)))
         case Why.GIL_UNKNOWN:
             return "no launch reported whether the GIL was on"
         case Why.PROBE_FAILED:

@@ -76,5 +76,6 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             meaning="bytes that the pool of a body pickles of a task: function, arguments and result; 0 for threads",
         ),
     )
-    why = "it is of the tasks of a pool, whose body takes `executor`, and which has `submit`"
-    return tuple(row._replace(applies=applies, why_none=why) for row in rows)
+    absent = "the pool has no `submit`, or its body submits nothing"
+    why = "it is of the tasks of a pool, whose body takes `executor`"
+    return tuple(row._replace(applies=applies, why_none=why, absent=absent) for row in rows)
