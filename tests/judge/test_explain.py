@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, cell
-from values import TWO, iteration, probed, sample_of
-from values import held as memory_launch
+from values import entry, forked, iteration, probed, sample_of
 
 from pytest_ftgate.judge import explain, metrics
 from pytest_ftgate.judge.explain import AddedTime
@@ -302,18 +301,6 @@ class TestImports:
 # -- the pages of a parent ---------------------------------------------------------------------------------------------
 
 
-def forked(*unshared_mib: float | None, parents_mib: float = 10.0, workers: int = 2) -> Sample:
-    """A cell of forked workers with these copies of pages in a launch each, of 40 MiB in all."""
-    parents = memory_launch(0, round(parents_mib * MIB)).memory[0]
-    launches = []
-    for order, unshared in enumerate(unshared_mib):
-        (point,) = memory_launch(order, 40 << 20).memory
-        copies = None if unshared is None else round(unshared * MIB)
-        point = msgspec.structs.replace(point, unshared_bytes=copies, roles={"main": parents, "workers": parents})
-        launches.append(Launch(role="memory", order=order, memory=(point,)))
-    return sample_of(cell=msgspec.structs.replace(TWO, workers=workers), memory=launches)
-
-
 class TestUnshared:
     def test_the_copies_of_the_workers_count_with_what_is_left_to_their_parent(self) -> None:
         before, after = forked(2.0, 2.1), forked(12.0, 12.1, parents_mib=14.5)
@@ -340,6 +327,11 @@ class TestUnshared:
     )
     def test_it_is_silent_where_they_do_not_explain_it(self, after: Sample, before: Sample, added_mib: float) -> None:
         assert explain.unshared(after, before, added_mib * MIB) == ()
+
+    def test_of_what_is_stored_the_copies_of_the_workers_count_alone(self) -> None:
+        before = entry(forked(2.0, 2.0))
+        (found,) = explain.unshared(forked(12.0, 12.0, parents_mib=15.0), before, 15.0 * MIB)
+        assert (found.before, found.after, found.added) == pytest.approx((2.0 * MIB, 12.0 * MIB, 10.0 * MIB), rel=1e-4)
 
     def test_a_side_that_forks_nothing_shares_nothing(self) -> None:
         for before in (None, forked(None, None)):

@@ -21,7 +21,7 @@ from fake_launcher import (
     spec_of,
 )
 from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, finish, of_counts, required, rows_of
-from values import probed, sample_of
+from values import entry, forked, probed, sample_of
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
@@ -29,7 +29,7 @@ from pytest_ftgate.features.unchanged.cells import UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, explain
 from pytest_ftgate.judge.decide import MOVED
-from pytest_ftgate.judge.judge import PAIRED_ROUNDS
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS, ComparedWith
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
@@ -46,7 +46,7 @@ from pytest_ftgate.model.sample import (
     executor_cell,
 )
 from pytest_ftgate.model.spec import Cell, Executor, Xfail, parse_target
-from pytest_ftgate.model.verdict import Acceptance, Decision
+from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import errors, reasons, said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.trial import Settled
@@ -807,6 +807,23 @@ class TestExplanation:
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert cause_of(row, "time").unknown == "the added time is unexplained: --ftgate-against stored"
         assert profiles_of(launcher) == []
+
+
+def test_of_stored_figures_alone_what_workers_have_unshared_is_known() -> None:
+    before, after = entry(forked(2.0, 2.0, uss_mib=25)), forked(12.0, 12.0)
+    judged = MetricVerdict(metric="uss", decision=Decision.REGRESSED)
+    row = Row(
+        cell=after.cell,
+        sample=after,
+        verdict=Verdict(decision=Decision.REGRESSED, metrics=(judged,), why="no git here"),
+    )
+    (cause,) = explaining.of_stored(row, ComparedWith(basis="stored", entry=before)).causes
+    (part,) = cause.parts
+    assert (cause.added, part.added) == pytest.approx((15 << 20, 10 << 20), rel=1e-4)
+    assert part.name == "unshared"
+    assert cause.unknown == "the rest is unexplained: no git here"
+    (cause,) = explaining.of_stored(row, ComparedWith(basis="stored")).causes
+    assert (cause.parts, cause.unknown) == ((), "the added memory is unexplained: no git here")
 
 
 # -- until a cell fails --------------------------------------------------------------------------------------------

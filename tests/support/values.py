@@ -79,6 +79,18 @@ def held(order: int, *uss_bytes: int | None, pss: float | None = 1.0, written_by
     return Launch(order=order, hash_seed=1, started_at="", memory=tuple(points))
 
 
+def forked(*unshared_mib: float | None, parents_mib: float = 10.0, uss_mib: int = 40) -> Sample:
+    """A cell whose two forked workers have these copies of pages of their parent, in a launch each."""
+    parents = held(0, round(parents_mib * (1 << 20))).memory[0]
+    launches = []
+    for order, unshared in enumerate(unshared_mib):
+        (point,) = held(order, uss_mib << 20).memory
+        copies = None if unshared is None else round(unshared * (1 << 20))
+        point = msgspec.structs.replace(point, unshared_bytes=copies, roles={"main": parents, "workers": parents})
+        launches.append(Launch(role="memory", order=order, memory=(point,)))
+    return sample_of(memory=launches)
+
+
 def probed(order: int, share: float, workers: int = 2) -> Launch:
     """A lock launch whose workers waited for that share of their work for a lock, and a tenth of it for an item."""
     waited = round(share * workers * WORK_NS)

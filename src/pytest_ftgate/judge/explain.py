@@ -229,21 +229,21 @@ class AddedTime(NamedTuple):
         return self.before_ns > 0 and self.after_ns > self.before_ns * math.exp(2 * self.error)
 
 
-def added(sample: Sample, before: Sample | None, metric: str) -> float:
+def added(sample: Sample, before: Sample | StoredCell | None, metric: str) -> float:
     """How much more a metric is, by the median over the launches of each side; all of it without another side."""
     was, now = (median(_values(each, metric) or [0.0]) if each else 0.0 for each in (before, sample))
     return now - was
 
 
-def unshared(sample: Sample, before: Sample | None, added: float) -> tuple[Part, ...]:
+def unshared(sample: Sample, before: Sample | StoredCell | None, added: float) -> tuple[Part, ...]:
     """Pages that forked processes and their parents share no longer, if they take a fifth of `added` bytes of memory.
 
     `before` and `after` are what the processes have made their own. What is left to the parents alone is added as well,
-    as far as they have grown: at most as much as a worker has made its own.
+    as far as they are seen to have grown: at most as much as a worker has made its own.
     """
     was, now = (_values(each, Metric.UNSHARED) if each else [] for each in (before, sample))
-    parents = [memory_values(each.of("memory"), _of_parents) if each else {} for each in (before, sample)]
-    left = median(parents[1].values() or [0.0]) - median(parents[0].values() or [0.0])
+    parents = [memory_values(each.of("memory"), _of_parents) for each in (before, sample) if isinstance(each, Sample)]
+    left = median(parents[-1].values() or [0.0]) - median(parents[0].values() or [0.0]) if parents[1:] else 0.0
     for move in _moves({Metric.UNSHARED: (was or [0.0], now)}, median(_values(sample, Metric.USS) or [0.0])):
         grew = move.after - move.before
         takes = grew + max(0.0, min(left, grew / sample.cell.workers))

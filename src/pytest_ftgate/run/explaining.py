@@ -261,14 +261,21 @@ class _Explaining:
 
 
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
-    """The explanation of a regressed cell whose reference was not measured: what its recordings hold, no causes."""
-    assert row.sample is not None
+    """The explanation of a regressed cell whose reference was not measured: what its recordings hold."""
+    sample, entry = row.sample, compared_with.entry
+    assert sample is not None
     kinds = explain.kinds_of(row.verdict)
-    moved = explain.of_kinds(explain.moved(row.sample, compared_with.entry), kinds)
+    moved = explain.of_kinds(explain.moved(sample, entry), kinds)
     if row.verdict.decision is Decision.ACCEPTED:
         return moved
     why = row.verdict.why or "its reference was not measured"
-    causes = (Cause(of=of, unknown=f"{ADDED[of]} is unexplained: {why}") for of in ADDED if of in kinds)
+    causes = [Cause(of=of, unknown=f"{ADDED[of]} is unexplained: {why}") for of in ADDED if of in kinds]
+    added = explain.added(sample, entry, METRICS["memory"]) if entry else 0.0
+    if parts := explain.unshared(sample, entry, added):
+        rest = f"the rest is unexplained: {why}"
+        causes = [
+            replace(each, added=added, parts=parts, unknown=rest) if each.of == "memory" else each for each in causes
+        ]
     return replace(moved, causes=tuple(causes))
 
 
