@@ -399,12 +399,26 @@ class TestFirst:
     def test_a_cell_is_observed_for_the_metrics_that_are_asked_for_and_that_it_can_have(self) -> None:
         def names(*wanted: str, contract: str = "wall < 1 s") -> list[str]:
             judge = judge_of(spec=declared(contract), policy=msgspec.structs.replace(POLICY, metrics=wanted))
-            return [Path(file).stem for file in judge.observers(THREADS)]
+            files, _ = judge.observers(THREADS)
+            return [Path(file).stem for file in files]
 
         assert names(*metrics.GATING) == []
         assert names("gap", "collections", "neighbour_wait") == ["counts", "observer"]
         assert names("lag") == []  # threads have none
         assert names("wall", contract="threads.gc_pause < 1 ms") == ["pauses"]
+
+    def test_a_pool_is_observed_at_a_glance_unless_its_times_are_asked_for(self) -> None:
+        threads, fork = (msgspec.structs.replace(cell, body="executor") for cell in (THREADS, FORK))
+
+        def observed(cell: Cell, *more: str, compared_with: ComparedWith = AGAINST) -> tuple[list[str], bool]:
+            policy = msgspec.structs.replace(POLICY, metrics=(*metrics.GATING, *more))
+            files, at_a_glance = judge_of(policy=policy, all_compared={cell.nodeid: compared_with}).observers(cell)
+            return [Path(file).stem for file in files], at_a_glance
+
+        assert observed(fork) == (["payload"], True)
+        assert observed(fork, "dispatch") == (["legs", "payload"], False)
+        assert observed(threads)[0] == []  # they pickle nothing
+        assert observed(threads, compared_with=ComparedWith()) == (["legs", "payload"], False)
 
     def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))

@@ -183,6 +183,12 @@ def test_a_test_of_one_call_is_observed_in_one_call() -> None:
     assert {launch.loops for launch in sample.of("observed")} == {1}
 
 
+def test_what_is_seen_at_a_glance_needs_no_longer_iterations() -> None:
+    (sample,) = run_of(FakeLauncher(), group_of("threads"), observers=("beat.py",), at_a_glance=True).measure()
+    (bare,) = run_of(FakeLauncher(), group_of("threads")).measure()
+    assert {launch.loops for launch in sample.of("observed")} == {launch.loops for launch in bare.launches}
+
+
 def test_a_failure_while_it_is_observed_is_named() -> None:
     launcher = FakeLauncher()
     launcher.trouble = lambda at: failed("hung") if at.side == "observed" and at.event == MEASURED else None

@@ -430,6 +430,7 @@ def measurement_of(
     paired: bool = False,
     old: Spec | None = None,
     observers: tuple[str, ...] = (),
+    at_a_glance: bool = False,
     there: PreparedTarget | None = None,
     seed: int = 1,
     loops: int | None = None,
@@ -443,7 +444,8 @@ def measurement_of(
 
     return WholeMeasurement(
         cell_runs=[
-            CellRun(cell, targets[cell.target.spec], group.spec, beside(cell), observers) for cell in group.cells
+            CellRun(cell, targets[cell.target.spec], group.spec, beside(cell), observers, at_a_glance)
+            for cell in group.cells
         ],
         plan=RoundPlan(group.spec, limits, getattr(launcher, "clock", time.monotonic), loops),
         launcher=launcher,

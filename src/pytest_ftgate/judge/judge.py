@@ -134,13 +134,17 @@ class Judge:
     def _at_most(self, basis: Basis) -> int:
         return self.fixed or (PAIRED_ROUNDS if basis.basis == "paired" else prediction.MOST_LAUNCHES)
 
-    def observers(self, cell: Cell) -> tuple[str, ...]:
-        """What observes a cell for the metrics that are asked for; compared with nothing, for its figures, too."""
+    def observers(self, cell: Cell) -> tuple[tuple[str, ...], bool]:
+        """What observes a cell for the metrics that are asked for; compared with nothing, for its figures, too.
+
+        And whether all of these are exact, so that an iteration of any length shows them.
+        """
         named = {name.metric for contract in self.contracts for name in contract_grammar.all_names(contract)}
         rows = [metrics.row(name) for name in (*gating(self.policy.metrics, self.spec, cell), *(named - {"gil"}))]
         if not (self.contracts or self.all_compared[cell.nodeid].basis):
             rows += [row for row in metrics.TABLE.values() if row.figure]
-        return tuple(sorted({row.observer for row in rows if row.observer and row.applies(cell)}))
+        observed = [row for row in rows if row.observer and row.applies(cell)]
+        return tuple(sorted({row.observer for row in observed})), all(row.exact for row in observed)
 
     def _kinds(self, metric: str, basis: Basis) -> frozenset[Need]:
         """The kinds of launches that a metric is compared by."""

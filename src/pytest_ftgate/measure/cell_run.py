@@ -81,19 +81,21 @@ class CellRun:
         spec: Spec,
         reference: CellRun | None = None,
         observers: tuple[str, ...] = (),
+        at_a_glance: bool = False,
     ) -> None:
         """`reference` is what it is paired with: the test as that has it, on the target where that is installed.
 
-        `observers` are those of the metrics that are asked for.
+        `observers` are those of the metrics that are asked for, which a short iteration shows if it is `at_a_glance`.
         """
         self.cell = cell
         self.target = target
         self.spec = spec
         self.reference = reference
         self.observers = observers
+        self.at_a_glance = at_a_glance
         self.is_reference = False
         if reference is not None:
-            reference.is_reference, reference.observers = True, observers
+            reference.is_reference, reference.observers, reference.at_a_glance = True, observers, at_a_glance
         self.sides = [self] if reference is None else [self, reference]
         self.started_first: CellRun | None = None
         self.all_launches: list[Launch] = []
@@ -303,7 +305,8 @@ class RunningLaunch:
     def loops(self) -> int:
         """The control workload is long enough for the clock by itself; what is observed takes longer than a time."""
         loops = 1 if self.role == "control" else self.plan.loops or 1
-        if self.role != "observed" or not self.call_ns or self.plan.window_ns or self.cell_run.spec.one_call:
+        brief = self.cell_run.at_a_glance or self.cell_run.spec.one_call
+        if self.role != "observed" or not self.call_ns or self.plan.window_ns or brief:
             return loops
         return max(loops, math.ceil(OBSERVED_NS / self.call_ns))
 

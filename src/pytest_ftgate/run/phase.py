@@ -119,7 +119,7 @@ class Phase:
             limits = replace(limits, most_iterations=FIGURES_ITERATIONS)
         # 4. Its rounds.
         cell_runs = [
-            CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid), judge.observers(cell))
+            CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid), *judge.observers(cell))
             for cell in cells
         ]
         if judged:

@@ -48,7 +48,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             0.3,
             "time that the pool adds to a task for each KiB of its arguments",
             floor_s=1e-7,
-        ),
+        )._replace(scale="difference"),
         time(
             "task_work", lambda launch: launch.mean("task work"), 0.1, "time that a task takes in its worker"
         )._replace(cause="time"),
