@@ -239,10 +239,9 @@ MATRIX = f"{PIPELINE}test_pipeline"
 def test_asyncio_and_threads_are_equal_at_the_light_cell() -> None:
     for found in (recorded(MATRIX), stored(MATRIX)):
         light = choice(found, ROLES, "PROC_MS:0.5-EVAL_MS:1")
-        assert len(light.time.tied) == 4
-        assert "tasks on 3.14" in light.advised
+        assert len(light.time.tied) == 2
     rows = {each.metric: each for each in choice(recorded(MATRIX), ROLES, "PROC_MS:0.5-EVAL_MS:1").own}
-    assert len(rows["counter.ticks"].tied) == 4
+    assert len(rows["counter.ticks"].tied) == 2
 
 
 def test_threads_on_the_free_threaded_build_win_the_heavy_cell() -> None:
@@ -250,8 +249,7 @@ def test_threads_on_the_free_threaded_build_win_the_heavy_cell() -> None:
     own = {each.metric: each for each in choice(found, ROLES, "PROC_MS:5-EVAL_MS:50").own}
     for metric in ("timer.receive_to_processed", "timer.processed_to_evaluated", "peak.queue_depth"):
         assert own[metric].tied == ("threads on 3.14t",)
-        for build in ("3.14", "3.14t"):
-            assert times(own[metric], f"tasks on {build}").times.low > 2  # type: ignore[union-attr]
+        assert times(own[metric], "tasks on 3.14t").times.low > 2  # type: ignore[union-attr]
     assert "is least with threads on 3.14t" in text(found, "advice")
 
 
