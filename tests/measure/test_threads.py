@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.proc import CALLS, Account, Calls, Proc, Slices
 from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch import threads as self_test_module
-from pytest_ftgate.measure.watch.system_calls import Sleepers, writable_statics
+from pytest_ftgate.measure.watch.system_calls import Sleepers, statics_end, writable_statics
 from pytest_ftgate.measure.watch.threads import VERSION, ThreadSampler, disagrees, patterns_hold, self_test, unsupported
 from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.stats.histogram import percentile
@@ -147,13 +148,45 @@ def test_what_a_futex_is(arch: str, address: int, operation: int, timeout: bool,
     assert where(line(FUTEX[arch], address, operation, timeout=timeout), arch=arch) == meant
 
 
+def no_header(at: int) -> bytes:
+    return b""
+
+
 def test_a_server_with_the_interpreter_as_a_library_has_the_gil_there() -> None:
     """Its own static memory holds locks of its own."""
     maps = MAPS.replace("/opt/bin/python3.14", "/usr/sbin/apache2")
-    assert writable_statics(maps, "/usr/sbin/apache2") == [(0x7F0000100000, 0x7F0000200000)]
+    assert writable_statics(maps, "/usr/sbin/apache2", no_header) == [(0x7F0000100000, 0x7F0000200000)]
     alone = maps.replace("libpython3.14", "libexpat")
-    assert writable_statics(alone, "/usr/sbin/apache2")[0] == (0x55D000200000, 0x55D000201000)
-    assert len(writable_statics(MAPS, "/opt/bin/python3.14")) == 3
+    assert writable_statics(alone, "/usr/sbin/apache2", no_header)[0] == (0x55D000200000, 0x55D000201000)
+    assert len(writable_statics(MAPS, "/opt/bin/python3.14", no_header)) == 3
+
+
+def test_memory_that_is_mapped_right_behind_the_library_is_none_of_it() -> None:
+    """The kernel makes one range of both: Apache's threads that wait there for work do not wait for the GIL."""
+    base, path = 0x7F0000000000, "/opt/lib/libpython3.14t.so.1.0"
+    maps = (
+        f"{base:x}-{base + 0x8000:x} r--p 00000000 00:00 1 {path}\n"
+        f"{base + 0x8000:x}-{base + 0x9000:x} rw-p 00008000 00:00 1 {path}\n"
+        f"{base + 0x9000:x}-{base + 0x90000:x} rw-p 00000000 00:00 0\n"
+    )
+    code = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0x8000, 0x8000, 4096)
+    statics = struct.pack("<IIQQQQQQ", 1, 6, 0x8000, 0x8000, 0x8000, 0x1000, 0x1F00, 4096)
+    header = b"\x7fELF\x02".ljust(16, b"\0") + struct.pack("<HHIQQQIHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2)
+    header = header.ljust(64, b"\0") + code + statics
+    asked: list[int] = []
+
+    def read(at: int) -> bytes:
+        asked.append(at)
+        return header
+
+    assert writable_statics(maps, "/usr/sbin/apache2", read) == [
+        (base + 0x8000, base + 0x9000),
+        (base + 0x9000, base + 0x9F00),
+    ]
+    assert asked == [base]
+    assert statics_end(header.replace(b"\x03\x00\x3e", b"\x02\x00\x3e"), base) == 0x9F00, "linked to its addresses"
+    for broken in (b"", header[:20], b"#!/bin/sh" + header, header[:100]):
+        assert statics_end(broken, base) == 0
 
 
 def test_the_heap_holds_a_gil_where_an_interpreter_has_its_own() -> None:

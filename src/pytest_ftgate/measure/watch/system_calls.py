@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 from ...kit.proc import Calls, Proc
 
 Where = Literal["running", "gil", "futex", "process", "asleep"]
 _PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG
+_HEADER_BYTES, _LOADED, _WRITABLE, _ANYWHERE = 64, 1, 2, 3  # of an ELF file; PT_LOAD, PF_W, ET_DYN
 _STACK_BYTES = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
 _GIL_BYTES = 256  # the two conditions of a GIL are this near to each other
 
@@ -89,7 +91,8 @@ class Sleepers:
     def _read_maps(self) -> None:
         self._has_maps = True
         text = self._reader.maps(self.pid)
-        self._interpreter = writable_statics(text, self._reader.link(self.pid, "exe"))
+        executable, header = self._reader.link(self.pid, "exe"), partial(self._reader.read_memory, self.pid, size=4096)
+        self._interpreter = writable_statics(text, executable, header)
         self._shared = [each.span for each in mappings(text) if each.mode.endswith("s")]
 
     def _descriptors(self, number: int, first: int, second: int) -> Iterator[int]:
@@ -111,21 +114,42 @@ class Sleepers:
         return target.startswith("pipe:[")
 
 
-def writable_statics(maps: str, executable: str) -> list[tuple[int, int]]:
+def writable_statics(maps: str, executable: str, header: Callable[[int], bytes]) -> list[tuple[int, int]]:
     """The address ranges of the interpreter's own static memory: what its executable and its library map to write.
 
-    What follows without a name and without a gap is the part of it that a file does not fill. Of a server that has the
+    What follows without a name and without a gap is the part of it that a file does not fill, up to its end as the
+    `header` at an address says: memory that was mapped beside it may be the same range. Of a server that has the
     interpreter as a library, such as Apache, the executable's own memory is none of it.
     """
     embedded = "libpython" in maps and "python" not in os.path.basename(executable)
     spans: list[tuple[int, int]] = []
+    ends: dict[str, int] = {}
+    path = ""
     for mapping in mappings(maps):
         of_file = mapping.path == executable and not embedded
         own = of_file or os.path.basename(mapping.path).startswith("libpython")
         rest = not mapping.path and bool(spans) and mapping.start == spans[-1][1]
+        if own:
+            path = mapping.path
+            if mapping.offset == 0:
+                ends.setdefault(path, statics_end(header(mapping.start), mapping.start))
         if mapping.mode.startswith("rw") and (own or rest):
-            spans.append(mapping.span)
+            end = mapping.end if own else min(mapping.end, ends.get(path) or mapping.end)
+            spans.append((mapping.start, max(mapping.start, end)))
     return spans
+
+
+def statics_end(header: bytes, base: int) -> int:
+    """Where the writable memory ends of a program or library that is mapped at `base`; 0 if its header does not say."""
+    if header[:5] != b"\x7fELF\x02" or len(header) < _HEADER_BYTES:  # of 64 bits
+        return 0
+    (programs,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
+    ends = [0]
+    for at in range(programs, min(programs + size * count, len(header) - size + 1), size or 1):
+        loaded, flags, _, address, _, _, length = struct.unpack_from("<IIQQQQQ", header, at)
+        if loaded == _LOADED and flags & _WRITABLE:
+            ends.append(address + length)
+    return max(ends) and max(ends) + (base if header[16] == _ANYWHERE else 0)
 
 
 class Mapping(NamedTuple):
