@@ -40,7 +40,8 @@ LEGS = {"dispatch to": "from submit to the start of a task", "dispatch back": "f
 SHORT = 60
 """Characters of a line of code that are said."""
 COPIED = (
-    "a page is copied when an object in it is used, changed or collected: gc.freeze() before the fork avoids the last"
+    "a page is copied when an object in it is used, changed, or visited by a garbage collection; "
+    "gc.freeze() before the fork keeps collections out"
 )
 AGAINST = "--ftgate-against "
 BASES = {
