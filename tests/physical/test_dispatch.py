@@ -11,7 +11,7 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SPAWN, THREADS, Bench
 from values import read, sample_of
 
 from physical import confirmed
-from pytest_ftgate.judge import metrics
+from pytest_ftgate.judge import explain, metrics
 from pytest_ftgate.model.sample import Launch
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
@@ -51,11 +51,17 @@ BODY = f"""
 
 
 def observed(
-    bench: Bench, executor: Executor, build: str, test: str = "test_it", workers: int = 2, reuse: str = "pool"
+    bench: Bench,
+    executor: Executor,
+    build: str,
+    test: str = "test_it",
+    workers: int = 2,
+    reuse: str = "pool",
+    module: str = "test_workload",
 ) -> Launch:
     observers = tuple(sorted({row.observer for row in metrics.TABLE.values() if "dispatch" in row.observer}))
     how: dict[str, Any] = {"side": "observed", "body": "executor", "observers": observers, "reuse": reuse}
-    handle = bench.ready(executor, build=build, test=test, workers=workers, **how)
+    handle = bench.ready(executor, build=build, test=test, workers=workers, module=module, **how)
     for kind in (COLD, WARMUP, MEASURED, MEASURED):
         handle.iteration(kind)
     return handle.finish()
@@ -125,3 +131,31 @@ def test_tasks_that_fail_count_and_those_that_are_cancelled_do_not(
     assert value(found, "dispatch") > 0
     assert value(found, "task_work") >= NAP_S * 1e9
     assert ("payload argument 1 of fail: str" in found.counters) is (executor is not THREADS)
+
+
+@pytest.mark.parametrize(("executor", "build"), [(FORK, "3.14"), (INTERPRETERS, "3.14t")], ids=str)
+def test_the_argument_that_grew_is_named_with_both_types(bench: Bench, executor: Executor, build: str) -> None:
+    sides = []
+    for number, jobs in enumerate(("range(8)", "[(CORPUS, index) for index in range(8)]")):
+        bench.write(
+            f"""
+            CORPUS = ["some words"] * 2000 + [str(number) for number in range(5000)]
+
+            def count(job):
+                return 1
+
+            @ftgate.compare(processes, interpreters)
+            def test_it(executor):
+                futures = [executor.submit(count, job) for job in {jobs}]
+                assert sum(future.result() for future in futures) == 8
+            """,
+            name=f"test_side{number}.py",
+        )
+        found = observed(bench, executor, build, module=f"test_side{number}")
+        sides.append(sample_of([], observed=[msgspec.structs.replace(found, role="observed")]))
+    cause = explain.carried(sides[1], sides[0])
+    (part,) = cause.parts
+    assert part.name == "argument 1 of count, int -> tuple"
+    assert part.before < 20
+    assert part.after > 30_000
+    assert part.added == pytest.approx(cause.added, rel=0.01)

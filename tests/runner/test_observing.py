@@ -131,17 +131,17 @@ def workers_of(pool: object, workers: int = 2, kind: str = "executor") -> Any:
 def test_a_task_waits_until_one_of_the_workers_is_free() -> None:
     # Submit, begin, end, result, thread: two workers; the third task begins 5 after the first has ended at 100.
     tasks = [(0, 10, 100, 103, 1), (0, 20, 200, 202, 2), (0, 105, 150, 151, 1), (160, 170, 180, 190, 1)]
-    expected = [(10, 3, 90), (20, 2, 180), (5, 1, 45), (10, 10, 10)]
+    expected = [(10, 3), (20, 2), (5, 1), (10, 10)]
     assert legs.legs(tasks, 2, None) == expected
     assert legs.legs(reversed(tasks), 2, None) == expected
-    assert legs.legs(tasks, 8, None)[2] == (105, 1, 45)
+    assert legs.legs(tasks, 8, None)[2] == (105, 1)
     # A pool of one, where the second has begun before the first could say that it had ended.
-    assert legs.legs([(0, 1, 9, 9, 1), (2, 8, 9, 12, 1)], 1, None) == [(1, 0, 8), (0, 3, 1)]
+    assert legs.legs([(0, 1, 9, 9, 1), (2, 8, 9, 12, 1)], 1, None) == [(1, 0), (0, 3)]
 
 
 def test_the_first_task_of_a_thread_that_may_have_been_starting_is_left_out() -> None:
     tasks, met = [(0, 500, 510, 511, 1), (0, 512, 520, 521, 1), (0, 600, 610, 620, 2)], set[int]()
-    assert legs.legs(tasks, 2, met) == [(512, 1, 8)]  # by then the second worker had begun nothing
+    assert legs.legs(tasks, 2, met) == [(512, 1)]  # by then the second worker had begun nothing
     assert met == {1, 2}
     assert len(legs.legs(tasks, 2, met)) == 3
 
@@ -158,6 +158,19 @@ def test_a_pool_submits_by_itself_again_afterwards(of: Any, monkeypatch: pytest.
         assert "submit" not in vars(pool)
     assert figures.get("counters", {"payload": 0, "payload tasks": 2}) == {"payload": 0, "payload tasks": 2}
     assert of.observe(workers_of(SimpleNamespace(map=map)))() == {}  # no submit
+
+
+@pytest.mark.parametrize("of", [legs, payload], ids=["legs", "payload"])
+def test_a_submit_of_another_kind_is_left_alone(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload._Counted, "figures", None)
+    pool = SimpleNamespace(submit=lambda task, *args: task(*args) if args else task)
+    submit = pool.submit
+    end = of.observe(workers_of(pool, 1))
+    assert pool.submit("a command") == "a command"
+    assert pool.submit(abs, -1) == 1  # its result is no future
+    assert not end().get("counters", {}).get("payload tasks")
+    assert pool.submit is submit
+    assert of.observe(workers_of(iter(())))() == {}  # nothing can be put in its place
 
 
 def test_of_what_is_pickled_an_argument_that_several_have_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:

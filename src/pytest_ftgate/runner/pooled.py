@@ -7,6 +7,7 @@ import os
 import struct
 from functools import lru_cache
 from threading import get_native_id
+from time import sleep
 
 from .clock import now_ns
 
@@ -14,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    Submit = Callable[..., Any]
 
 STAMP = struct.Struct("qqq")
 """When a task began and ended in ns, on the clock of `now_ns`, which all processes share, and its thread."""
@@ -31,6 +30,7 @@ class Task:
     def __init__(self, function: Callable[..., Any], file: str = "", place: int = 0) -> None:
         self.function, self.file, self.place = function, file, place
         self.pickled = False
+        self.submit_ns = self.done_ns = 0
 
     def __call__(self, /, *args: Any, **options: Any) -> Any:
         if not self.file:
@@ -58,21 +58,51 @@ def mapped(file: str) -> mmap.mmap:
 
 
 def pool_of(executor: Any) -> Any:
-    """The pool that a body drives, if it has `submit`; else None: workers of another kind are no pool."""
+    """The pool that a body drives, if its `submit` can be replaced; else None: workers of another kind are no pool."""
     pool = getattr(executor, "pool", None)
-    return pool if hasattr(pool, "submit") else None
+    return pool if hasattr(pool, "submit") and hasattr(pool, "__dict__") else None
 
 
-def watch(pool: Any, watched: Callable[[Submit], Submit]) -> Callable[[], None]:
-    """Let `watched` of a pool's own submit stand in its place; what puts that back. Its `map` submits, too."""
-    had = "submit" in vars(pool)
-    submit = pool.submit
-    pool.submit = watched(submit)
+class Watch:
+    """Stands in for `submit` of a pool until its end; `map` calls that, too.
 
-    def restore() -> None:
-        if had:
-            pool.submit = submit
+    `task_of` makes a task of a function, its arguments and keywords. `ended` gets it with its future, which is done. A
+    result that is no future with `add_done_callback` is not watched.
+    """
+
+    def __init__(
+        self, pool: Any, task_of: Callable[[Any, Any, Any], Task], ended: Callable[[Task, Any], None] | None = None
+    ) -> None:
+        self.pool, self.task_of, self.ended = pool, task_of, ended
+        self.had = "submit" in vars(pool)
+        self.submit = pool.submit
+        self.begun: list[Task] = []
+        self.done: list[Task] = []
+        pool.submit = self._submit
+
+    def _submit(self, function: Any, /, *args: Any, **options: Any) -> Any:
+        if not callable(function):
+            return self.submit(function, *args, **options)
+        task = self.task_of(function, args, options)
+        future = self.submit(task, *args, **options)
+        if hasattr(future, "add_done_callback"):
+            self.begun.append(task)
+            future.add_done_callback(lambda future: self._note(task, future))
+        return future
+
+    def _note(self, task: Task, future: Any) -> None:
+        task.done_ns = now_ns()
+        if self.ended is not None:
+            self.ended(task, future)
+        self.done.append(task)
+
+    def end(self) -> list[Task]:
+        """Let the pool submit by itself again; the tasks that are done, soon at the latest."""
+        if self.had:
+            self.pool.submit = self.submit
         else:
-            del pool.submit
-
-    return restore
+            del self.pool.submit
+        limit_ns = now_ns() + WAIT_NS
+        while len(self.done) < len(self.begun) and now_ns() < limit_ns:
+            sleep(0.001)
+        return list(self.done)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 import os
 import tempfile
-from time import sleep
+from threading import Lock
 
 from pytest_ftgate.runner.clock import now_ns
-from pytest_ftgate.runner.pooled import MOST, STAMP, WAIT_NS, Task, mapped, pool_of, watch
+from pytest_ftgate.runner.pooled import MOST, STAMP, WAIT_NS, Task, Watch, mapped, pool_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ SENT_KIB = 256
 
 Stamped = tuple[int, int, int, int, int]
 """Submit, begin, end and result of a task in ns, and its thread."""
-Legs = tuple[int, int, int]
-"""To the worker, back, and the work between, in ns."""
+Legs = tuple[int, int]
+"""To the worker and back, in ns."""
 
 
 class _Stamps:
@@ -33,7 +33,7 @@ class _Stamps:
 
     def __init__(self) -> None:
         self.file = ""
-        self.count = 0
+        self.count, self.lock = 0, Lock()
         self.mib_ns: int | None = None
         self.pool: Any = None
         self.met: set[int] = set()
@@ -55,53 +55,38 @@ def observe(executor: Any) -> Callable[[], dict[str, dict[str, Any]]]:
         os.close(descriptor)
     if _stamps.pool is not pool:
         _stamps.pool, _stamps.met = pool, set()
-    sent: list[list[int]] = []
-    """Place, submit and result of each task; the last is 0 until it has one."""
 
-    def timed(submit: Callable[..., Any]) -> Callable[..., Any]:
-        def submit_timed(function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-            if _stamps.count == MOST:
-                return submit(function, *args, **options)
+    def task_of(function: Any, _args: Any, _options: Any) -> Task:
+        with _stamps.lock:
             place, _stamps.count = _stamps.count, _stamps.count + 1
-            task = [place, now_ns(), 0]
-            future = submit(Task(function, _stamps.file, place), *args, **options)
-            sent.append(task)
+        task = Task(function, _stamps.file if place < MOST else "", place)
+        task.submit_ns = now_ns()
+        return task
 
-            def done(_: Any) -> None:
-                task[2] = now_ns()
-
-            future.add_done_callback(done)
-            return future
-
-        return submit_timed
-
-    restore = watch(pool, timed)
+    watch = Watch(pool, task_of)
 
     def end() -> dict[str, dict[str, Any]]:
-        restore()
-        limit_ns = now_ns() + WAIT_NS
-        while not all(done_ns for *_, done_ns in sent) and now_ns() < limit_ns:
-            sleep(0.001)
         written = mapped(_stamps.file)
         tasks = [
-            (submit_ns, begin_ns, end_ns, done_ns, thread)
-            for place, submit_ns, done_ns in sent
-            for begin_ns, end_ns, thread in [STAMP.unpack_from(written, STAMP.size * place)]
-            if done_ns and end_ns  # else it was cancelled, or is still under way
+            (task.submit_ns, begin_ns, end_ns, task.done_ns, thread)
+            for task in watch.end()
+            if task.file
+            for begin_ns, end_ns, thread in [STAMP.unpack_from(written, STAMP.size * task.place)]
+            if end_ns  # else it was cancelled
         ]
         standing = executor.stands and executor.setup["kind"] != "executor"  # then all workers have started before
         found = legs(tasks, executor.setup["workers"], None if standing else _stamps.met)
         if _stamps.mib_ns is None:
             _stamps.mib_ns = cost_of_a_mib(pool)
-        times = {"task work": middle([work for *_, work in found]), "dispatch MiB": _stamps.mib_ns}
+        work = [end_ns - begin_ns for _, begin_ns, end_ns, *_ in tasks]
+        times = {"task work": middle(work), "dispatch MiB": _stamps.mib_ns}
         if tasks:
             first_ns, last_ns = min(each[0] for each in tasks), max(each[3] for each in tasks)
             times["task pace"] = (last_ns - first_ns) // len(tasks)
         if found:
-            times["dispatch"] = middle([to + back for to, back, _ in found])
-            times["dispatch p95"] = quantile([to + back for to, back, _ in found], 0.95)
-            times["dispatch to"] = middle([to for to, *_ in found])
-            times["dispatch back"] = middle([back for _, back, _ in found])
+            both = [to + back for to, back in found]
+            times["dispatch"], times["dispatch p95"] = middle(both), quantile(both, 0.95)
+            times["dispatch to"], times["dispatch back"] = (middle(leg) for leg in zip(*found, strict=True))
         return {"timers": {name: (1, ns, ns) for name, ns in times.items() if ns is not None}}
 
     return end
@@ -125,7 +110,7 @@ def legs(tasks: Iterable[Stamped], workers: int, met: set[int] | None) -> list[L
             met.add(thread)
             continue
         ready_ns = min(begin_ns, max(submit_ns, free_ns))
-        found.append((begin_ns - ready_ns, max(0, done_ns - end_ns), end_ns - begin_ns))
+        found.append((begin_ns - ready_ns, max(0, done_ns - end_ns)))
     return found
 
 

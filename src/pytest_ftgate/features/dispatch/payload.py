@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import sys
 from functools import partial
-from time import sleep
 
-from pytest_ftgate.runner.clock import now_ns
-from pytest_ftgate.runner.pooled import WAIT_NS, Task, pool_of, watch
+from pytest_ftgate.runner.pooled import Task, Watch, pool_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,38 +32,26 @@ def observe(executor: Any) -> Callable[[], dict[str, Sizes]]:
     if _Counted.figures is not None:
         return lambda: _Counted.figures or {}
     pickles = executor.setup["kind"] != "threads"
-    submitted: list[Task] = []
-    known: list[Sizes | None] = []
-    """The bytes of each task that has its result, by name; None where they are not known."""
+    calls: dict[Task, Sizes | None] = {}
+    tasks: list[Sizes] = []
+    """The bytes of each task that has its result, by name, if they are known."""
 
-    def counted(submit: Callable[..., Any]) -> Callable[..., Any]:
-        def submit_counted(function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-            task = Task(function)
-            sizes = sent(function, args, options) if pickles else {}
-            future = submit(task, *args, **options)
-            submitted.append(task)
+    def task_of(function: Any, args: Any, options: Any) -> Task:
+        task = Task(function)
+        calls[task] = sent(function, args, options) if pickles else {}
+        return task
 
-            def done(future: Any) -> None:
-                if not task.pickled:
-                    known.append({})
-                elif sizes is None or future.cancelled() or future.exception() is not None:
-                    known.append(sizes)
-                else:
-                    known.append(returned(function, future.result(), sizes))
+    def ended(task: Task, future: Any) -> None:
+        sizes = calls.pop(task) if task.pickled else {}
+        if sizes and not future.cancelled() and future.exception() is None:
+            sizes = returned(task.function, future.result(), sizes)
+        if sizes is not None:
+            tasks.append(sizes)
 
-            future.add_done_callback(done)
-            return future
-
-        return submit_counted
-
-    restore = watch(pool, counted)
+    watch = Watch(pool, task_of, ended)
 
     def end() -> dict[str, Sizes]:
-        restore()
-        limit_ns = now_ns() + WAIT_NS
-        while len(known) < len(submitted) and now_ns() < limit_ns:
-            sleep(0.001)
-        tasks = [each for each in known if each is not None]
+        watch.end()
         counters: Sizes = {"payload": 0, "payload tasks": len(tasks)}
         for each in tasks:
             for name, size in each.items():
