@@ -32,7 +32,6 @@ from ..model.sample import (
     WaitsFor,
     iteration_value,
 )
-from ..runner.locks.sites import bounds_of
 from ..stats import estimators, intervals
 from ..stats.histogram import percentile
 
@@ -649,16 +648,16 @@ def busiest_process(sample: Sample) -> dict[int, float]:
     return {order: max(each.cores.values()) for order, each in waits if each and each.cores}
 
 
-def gil_wait_histogram(sample: Sample) -> list[tuple[int, int, float]]:
-    """Single waits for the GIL: (from ns, below ns, their share of all), ascending; none where no length is known."""
+def gil_wait_histogram(sample: Sample) -> dict[int, float]:
+    """Single waits for the GIL: bucket -> their share of all, ascending; none where no length is known."""
     known = [launch.waits for launch in sample.of("memory") if launch.waits and not launch.waits.unavailable]
     if _gil_waits(known)[1] is None:
-        return []
+        return {}
     histogram: dict[int, float] = {}
     for bucket, weight in (item for each in known for item in each.gil_waits.items()):
         histogram[bucket] = histogram.get(bucket, 0.0) + weight
     whole = sum(histogram.values()) + sum(each.gil_unended for each in known)
-    return [(*bounds_of(bucket), weight / whole) for bucket, weight in sorted(histogram.items())]
+    return {bucket: weight / whole for bucket, weight in sorted(histogram.items())}
 
 
 def _per_second(waits: Sequence[Waits], count_of: Callable[[Waits], int]) -> float:

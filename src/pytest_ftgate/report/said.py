@@ -204,12 +204,12 @@ def _needs_most(judged: Iterable[MetricVerdict]) -> MetricVerdict | None:
 
 
 def told(row: Row) -> list[MetricVerdict]:
-    """The metrics that led to a verdict; of a cell that fails all that are worse, or may be, the wall time first."""
+    """The metrics that led to a verdict; of a cell that fails all that are worse: the time, what fails, what may be."""
     decision = row.verdict.decision
     if not decision.missed:
         return [each for each in row.verdict.metrics if each.decision is decision]
     worse = [each for each in row.verdict.metrics if each.decision.missed or each.beyond]
-    return sorted(worse, key=lambda each: each.metric != Metric.WALL)
+    return sorted(worse, key=lambda each: (each.metric != Metric.WALL, not each.decision.missed))
 
 
 def shortened(text: str) -> str:

@@ -18,6 +18,7 @@ from ...model.verdict import Decision
 from ...report.json import writable
 from ...report.measured import judged_wall, wall_interval
 from ...report.said import STATES
+from ...runner.locks.sites import bounds_of
 
 UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
 """Decisions on a metric other than the time whose change is not plotted."""
@@ -102,7 +103,8 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
 
 def _gil_waits(row: Row) -> dict[str, Any] | None:
     """Single waits for the GIL: [from, below, share of all], and their quantiles; None where they are not known."""
-    bins = readers.gil_wait_histogram(row.sample) if row.sample else []
+    shares = readers.gil_wait_histogram(row.sample) if row.sample else {}
+    bins = [[*bounds_of(bucket), share] for bucket, share in shares.items()]
     waits = row.figures.waits
     return {"bins": bins, "p50": waits.gil_p50_ns, "p95": waits.gil_p95_ns} if bins and waits else None
 
