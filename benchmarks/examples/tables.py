@@ -172,7 +172,7 @@ def with_heat_maps(text: str, tables: list[Table]) -> str:
         for row in rows:
             words = dict(word.split(":") for word in row.cell.environment.words)
             for family in families:
-                if row.cell.label.startswith(f"{family}-") and timer in row.figures.timers_mean_ns:
+                if row.cell.label.startswith(f"{family}-") and {down, across} <= words.keys():
                     at = words[down], words[across]
                     means.setdefault(at, {})[family] = f"{row.figures.timers_mean_ns[timer] / 1e6:.3g}"
         downs, acrosses = (sorted({at[axis] for at in means}, key=float) for axis in (0, 1))

@@ -4,7 +4,7 @@ from time import perf_counter_ns, thread_time_ns
 
 from ids import random_ids
 
-from pytest_ftgate import ftgate, interpreters, threads
+from pytest_ftgate import ftgate, threads
 
 PRODUCERS = 8
 WRITERS = (1, 2, 4, 8)
@@ -19,13 +19,10 @@ METHODS = ["fork", "spawn"]
     ),
     "processes[fork].timer.put_wait < processes[fork].timer.ack_wait",
     "processes[fork, writer8].ops_per_s > 0.5 * processes[fork, writer1].ops_per_s",
-    "processes[fork].ops_per_s < 3 * processes[spawn].ops_per_s",
-    "processes[spawn].ops_per_s < 3 * processes[fork].ops_per_s",
-    "interpreters[writer1].timer.ack_wait > 3 * threads[writer1].timer.ack_wait",
+    "processes[spawn].ops_per_s > 0.2 * processes[fork].ops_per_s",
 )
 @ftgate.compare(
     threads,
-    interpreters,
     processes=METHODS,
     workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
     duration=0.5,
