@@ -517,15 +517,17 @@ def carried(sample: Sample, before: Sample | None) -> Cause:
     )
 
 
-def _bytes_by_place(launches: Iterable[Launch]) -> dict[str, dict[str, float]]:
+def _bytes_by_place(launches: Iterable[Launch]) -> dict[str, dict[str, int]]:
     """`argument 1` -> `argument 1 of count: int` -> the bytes a task of the latest launch."""
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, int]] = {}
     for launch in launches:
         found = {}
         for name in launch.counters:
             if name.startswith("payload ") and ": " in name:
                 part = name.removeprefix("payload ")
-                found.setdefault(part.partition(" of ")[0], {})[part] = launch.ratio(name, "payload tasks") or 0.0
+                found.setdefault(part.partition(" of ")[0], {})[part] = round(
+                    launch.ratio(name, "payload tasks") or 0.0
+                )
     return found
 
 

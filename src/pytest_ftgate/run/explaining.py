@@ -33,11 +33,11 @@ MORE_PAIRS = 2
 METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": Metric.START}
 """The metric whose change is what was added, if it is not what failed."""
 ADDED: dict[CauseOf, str] = {
+    "payload": "the larger payload",
     "time": "the added time",
     "start": "the longer start of its workers",
     "memory": "the added memory",
     "growth": "the growth",
-    "payload": "the larger payload",
     "dispatch": "the longer dispatch",
 }
 """The words for a cause that is not known, in the order in which causes are shown."""
