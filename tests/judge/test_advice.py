@@ -15,9 +15,10 @@ from golden import check_golden
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, Estimate, break_even, estimate, of_row
 from pytest_ftgate.features.decide.sentences import render, said
+from pytest_ftgate.judge.readers import NO_LIMIT
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures, Weights
-from pytest_ftgate.model.sample import Latency, WorkloadError
+from pytest_ftgate.model.report import Figures, LockLimit, RoleFigures, Row, SiteFigures, WaitFigures, Weights
+from pytest_ftgate.model.sample import Function, Latency, WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
 
 TEST = "test_a.py::test_it"
@@ -271,6 +272,33 @@ def test_more_workers_that_were_measured_and_are_no_faster_do_not_pay() -> None:
     assert [workers for workers, _ in found.points] == [2, 4, 8]
     (more,) = advised(*sides[:2]).scaling
     assert more.enough is None  # the most that were measured did pay
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "told"),
+    [
+        (3.3, "more than 4 will not pay: its locks allow 3.3 workers: get, a.py:40"),
+        (1.66, "more than 2 will not pay: its locks allow 1.7 workers: get, a.py:40"),
+        (NO_LIMIT, "more workers may pay"),
+        (None, "more workers may pay"),
+    ],
+)
+def test_more_workers_than_its_locks_allow_will_not_pay(ceiling: float | None, told: str) -> None:
+    by = LockLimit(by=Function(file="a.py", line=40, name="get"), share=0.3, hold_ns=1e6)
+    known = Figures(lock_ceiling=ceiling, lock_limit=by)
+    sides = [candidate("threads", workers=1, wall=1e6), candidate("threads", workers=2, wall=5.5e5, figures=known)]
+    found = advised(*sides)
+    text = " ".join(str(said(found)).replace("\\n", " ").split())
+    assert told in text
+    assert (found.scaling[0].lock_ceiling, found.scaling[0].enough) == (ceiling if ceiling != NO_LIMIT else None, None)
+
+
+def test_what_measured_counts_say_is_kept_where_it_is_less_than_locks_allow() -> None:
+    sides = [
+        candidate("threads", workers=count, wall=wall, figures=Figures(lock_ceiling=6.0))
+        for count, wall in ((1, 1e6), (2, 5.5e5), (4, 5.4e5))
+    ]
+    assert "more than 2 do not pay" in str(said(advised(*sides)))
 
 
 def test_scaling_beside_one_worker_is_that_of_the_report() -> None:

@@ -51,7 +51,7 @@ from pytest_ftgate.measure.memory_round import (
 from pytest_ftgate.measure.round_plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, Waits, WorkloadError
-from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
+from pytest_ftgate.model.spec import DeclaredContract, Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
@@ -383,6 +383,14 @@ def test_a_long_launch_with_the_lock_probe_has_no_cold_iteration() -> None:
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
         measured(launcher, "threads", limits=Allowance(launches=1, iterations=1))
         assert [event.at.event for event in launcher.of(COLD, WARMUP, side="locks")] == kinds
+
+
+def test_a_long_one_is_warmed_up_in_each_round_only_where_what_its_locks_allow_is_asked_for() -> None:
+    for contract, warmups in (("lock_ceiling >= 8", 2), ("scaling >= 1.6", 1)):
+        launcher = FakeLauncher(wall_ns=steady(4000 * MS))
+        contracts = (DeclaredContract(text=contract),)
+        measured(launcher, "threads", limits=Allowance(launches=2, iterations=1, budget_s=200.0), contracts=contracts)
+        assert len(launcher.of(WARMUP, side="locks")) == warmups
 
 
 def draws(launcher: FakeLauncher, measurement: Measurement) -> dict[int, set[tuple[int, int]]]:

@@ -356,6 +356,67 @@ def test_acquisitions_are_counted_exactly_and_apart_from_waits(probe: Probe) -> 
     }
 
 
+HOLDS = dedented("""
+    import contextlib, threading, time
+    from pytest_ftgate.runner import locks
+
+    early = threading.KIND()
+    locks.set_window(locks.COUNT)
+    late = threading.KIND()
+
+    def rest(): time.sleep(0.02)
+
+    def hold(lock):
+        with lock: rest()
+        lock.acquire()
+        rest()
+        lock.release()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock)
+            rest()
+        type(lock).__enter__(lock)
+        rest()
+        type(lock).__exit__(lock, None, None, None)
+        if not isinstance(lock, type(threading.Lock())):
+            with lock, lock: rest()
+        if hasattr(lock, "wait"):
+            with lock:
+                rest()
+                lock.wait(0.2)
+                rest()
+
+    hold(early)
+    hold(late)
+    with early:  # over two windows
+        locks.set_window(locks.COUNT)
+    thread = threading.Thread(target=hold, args=(early,))
+    thread.start()
+    thread.join()
+    hold(early)
+    locks.set_window(locks.OFF)
+    hold(early)
+    hold(late)
+""")
+
+
+@pytest.mark.parametrize(("kind", "holds"), [("Lock", 4), ("RLock", 5), ("Condition", 7)])
+def test_each_hold_is_timed_while_acquisitions_are_counted(probe: Probe, kind: str, holds: int) -> None:
+    """By `with`, by calls, by an ExitStack; of the outermost alone, without the wait of a Condition, in one window."""
+    script = HOLDS.replace("KIND", kind)
+
+    def sample() -> None:
+        ran = probe.good(script, window=OFF)
+        for text, times, takers in (("early =", 3, {1, 2}), ("late =", 1, {1})):
+            site = next(site for site in ran.at(text, script) if site["waits_for"] == "lock")
+            (lock,) = site["locks"]
+            assert sum(lock["lengths"].values()) == times * holds
+            assert sum(ns for *_, ns in lock["held"]) == pytest.approx(times * holds * 20e6, rel=0.2)
+            assert {name for *_, name, _ in lock["held"]} == {"hold"}
+            assert {*lock["takers"].values()} == takers
+
+    confirm(sample)
+
+
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_while_acquisitions_are_counted_a_wait_is_charged_to_who_holds_the_lock(probe: Probe, kind: str) -> None:
     """The second waits for the first; the third, which comes after it, for both."""

@@ -17,6 +17,7 @@ from pytest_ftgate.model.report import (
     Explanation,
     Figures,
     HolderFigures,
+    LockLimit,
     Machine,
     Moved,
     MovedSite,
@@ -29,7 +30,7 @@ from pytest_ftgate.model.report import (
     Table,
     WaitFigures,
 )
-from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, Timer, WaitsFor, WorkloadError
+from pytest_ftgate.model.sample import Function, Iteration, Launch, MemoryPoint, Sample, Timer, WaitsFor, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Param, Target
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Reason, Verdict, Why
 
@@ -416,6 +417,10 @@ def cache_threads() -> tuple[Row, ...]:
         memory={"tree": role(1, 24.2, 24.5, 33.0)},
         growth_bytes=around(102 * KIB, 2 * KIB),
         scaling=around(1.72, 0.06),
+        lock_ceiling=1.92,
+        lock_limit=LockLimit(
+            by=Function(file="src/words/cache.py", line=31, name="Cache.refill"), share=0.52, hold_ns=1.2e6, longer=1.31
+        ),
         efficiency=1.72 / 8,
         serial_fraction=0.52,
     )

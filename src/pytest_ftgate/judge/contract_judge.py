@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -25,17 +26,18 @@ from .contract_grammar import (
     product_of,
 )
 from .contracts import absolute, fits, involved, metrics_needed
-from .values import Values, figure_of, locks_allow, of_rounds
+from .values import LEAST_LOCK_CEILING, Values, figure_of, locks_allow, of_rounds
 
 
-def values(contract: Contract, hand: Values) -> tuple[float, ...]:
+def values(contract: Contract, hand: Values, *, least: bool = False) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
     It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
     shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With > and >=
     the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are compared,
     their ratio is that of neighbouring iterations, else each time is a fast one of its launch. `hand` is the cell at
-    hand. A contract about the GIL has no values, see `gil_verdict`.
+    hand. A contract about the GIL has no values, see `gil_verdict`. What locks allow is not known of short holds: with
+    `least` it is what they allow at least.
     """
     if contract.is_gil:
         return ()
@@ -47,7 +49,8 @@ def values(contract: Contract, hand: Values) -> tuple[float, ...]:
     known: dict[Term, ByRound] = {}
     for name in all_names(contract):
         of = _meant(name.where, hand)
-        known[name.metric, name.where] = {} if of is None else of.of(name.metric)
+        metric = LEAST_LOCK_CEILING if least and name.metric == Metric.LOCK_CEILING else name.metric
+        known[name.metric, name.where] = {} if of is None else of.of(metric)
     orders = sorted(set.intersection(*(set(by_order) for by_order in known.values())))
     rounds = [_both(contract, {term: by_order[order] for term, by_order in known.items()}) for order in orders]
     # 2. Whether a side may be zero or negative, by the metrics in it and not by the measured values: a later round
@@ -188,8 +191,8 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
     spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
     if all(row.unit == "size" for row in rows):
         spread = rows[0].spread
-    judged = decide.require(
-        numbers,
+    require = partial(
+        decide.require,
         text=contract.text,
         alpha=alpha,
         beta=beta,
@@ -198,13 +201,17 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
         spread=spread,
         final=final,
     )
+    judged = require(numbers)
+    least = isinstance(contract.left, Name) and contract.operator in (">", ">=") and not numbers
+    if least and (at_least := values(contract, hand, least=True)) and max(at_least) < 0:
+        judged = require(at_least)
     if not numbers and (missing := unreported(contract, hand)):
         return replace(judged, reasons=(Reason(code=Why.NOT_REPORTED, name=missing),))
     held = [
         of for name in all_names(contract) if name.metric == Metric.LOCK_CEILING and (of := _meant(name.where, hand))
     ]
     if held and final:
-        told = judged.reasons if numbers else ()
+        told = judged.reasons if judged.launches else ()
         judged = replace(judged, reasons=(*told, *dict.fromkeys(map(locks_allow, held))))
     if not numbers and not held:
         absent = next((row.absent for row in rows if row.absent), "")

@@ -434,47 +434,45 @@ def _counted(sample: Sample) -> dict[int, LockWaits]:
 def _most_takers(sample: Sample) -> Counter[_Place]:
     found = Counter[_Place]()
     for locks in _counted(sample).values():
-        takers = {place: lock.takers for place, lock in _longest_held(locks).items() if lock}
-        found |= Counter(takers)
+        found |= Counter({place: lock.takers for place, lock in _longest_held(locks).items() if lock})
     return found
 
 
-def _limiting(alone: Sample, together: Sample) -> dict[int, tuple[float | None, _Place | None]]:
-    """Launch order -> the largest share of one worker's time that it holds a lock which others take too, and its place.
+def _limiting(alone: Sample, together: Sample) -> dict[int, tuple[float, _Place | None, bool]]:
+    """Launch order -> the largest share of one worker's time that it holds a lock which others take too, its place, and
+    whether its holds are long enough to tell; else as many of SHORTEST_NS would take that share.
 
     The bottleneck law (Denning and Buzen 1978): throughput is at most 1 / the largest demand at one place. Others take
-    a lock if it has more takers than with one worker, whose own threads may take it too. The share is None where it is
-    not known: the ends of holds were not seen, or a lock has so many short ones that as many of SHORTEST_NS would limit
-    more than what is known.
+    a lock if it has more takers than with one worker, whose own threads may take it too. Empty if the ends of holds
+    were not seen.
     """
-    ones, takers = _counted(alone), _most_takers(alone)
+    ones, several, takers = _counted(alone), _lock_waits_by_order(together), _most_takers(alone)
+    if any(None in _longest_held(each).values() for each in (*ones.values(), *several.values())):
+        return {}
     shared = {place for place, most in _most_takers(together).items() if most > max(1, takers[place])}
-    launches = (*ones.values(), *_lock_waits_by_order(together).values())
-    unseen = any(None in _longest_held(each).values() for each in launches)
-    found = dict[int, tuple[float | None, _Place | None]]()
-    for order in sorted(ones.keys() & _lock_waits_by_order(together).keys()):
-        known, short = dict[_Place | None, float]({None: 1 / NO_LIMIT}), dict[_Place | None, float]({None: 0.0})
+    found = dict[int, tuple[float, _Place | None, bool]]()
+    for order in sorted(ones.keys() & several.keys()):
+        shares: list[tuple[float, _Place | None, bool]] = [(1 / NO_LIMIT, None, True)]
         for place, lock in _longest_held(ones[order]).items():
             if lock is not None and place in shared:
-                long_enough = lock.typical_ns >= SHORTEST_NS
-                held_ns = lock.held_ns if long_enough else lock.holds * SHORTEST_NS
-                (known if long_enough else short)[place] = held_ns / ones[order].counted_ns
-        most, most_of_short = max(known, key=known.__getitem__), max(short, key=short.__getitem__)
-        if short[most_of_short] > known[most]:
-            found[order] = None, most_of_short
-        else:
-            found[order] = None if unseen else min(1.0, known[most]), most
+                known = lock.typical_ns >= SHORTEST_NS
+                held_ns = lock.held_ns if known else lock.holds * SHORTEST_NS
+                shares.append((min(1.0, held_ns / ones[order].counted_ns), place, known))
+        found[order] = max(shares, key=lambda each: each[0])
     return found
 
 
-def lock_ceilings(alone: Sample, together: Sample) -> dict[int, float]:
-    """Launch order -> how many workers the locks of a cell allow; `alone` is that with one worker."""
-    return {order: 1 / share for order, (share, _) in _limiting(alone, together).items() if share is not None}
+def lock_ceilings(alone: Sample, together: Sample, *, least: bool = False) -> dict[int, float]:
+    """Launch order -> how many workers the locks of a cell allow; `alone` is that with one worker.
+
+    Where holds are too short to tell, there is none, or the `least` that they may allow.
+    """
+    return {order: 1 / share for order, (share, _, known) in _limiting(alone, together).items() if known or least}
 
 
 def lock_limit(alone: Sample, together: Sample) -> LockLimit | None:
     """The lock that limits the workers in most launches, also where its holds are too short to say how many."""
-    places = Counter(place for _, place in _limiting(alone, together).values() if place is not None)
+    places = Counter(place for _, place, _ in _limiting(alone, together).values() if place is not None)
     if not places:
         return None
     place = places.most_common(1)[0][0]
@@ -483,7 +481,7 @@ def lock_limit(alone: Sample, together: Sample) -> LockLimit | None:
         return [(lock, each) for each in _counted(sample).values() if (lock := _longest_held(each).get(place))]
 
     one, several = locks(alone), locks(together)
-    a_call, more = ([lock.held_ns / each.counted_ops for lock, each in side] for side in (one, several))
+    a_call, more = ([max(1, lock.held_ns) / each.counted_ops for lock, each in side] for side in (one, several))
     longer = median(more) / median(a_call)
     apart = min(len(a_call), len(more)) > 2 and (min(more) > max(a_call) or max(more) < min(a_call))
     return LockLimit(

@@ -33,7 +33,9 @@ CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
 """What is read beside the metrics: the control's fast time in ns, the wall time, the tail and the CPU time over the
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
-OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING, Metric.LOCK_CEILING))
+LEAST_LOCK_CEILING: Final = "lock_ceiling/least"
+"""What locks allow at least, where their holds are too short to tell."""
+OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING, Metric.LOCK_CEILING, LEAST_LOCK_CEILING))
 """What is read of another cell too."""
 UNDISTURBED: Final = 0.95
 """The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
@@ -341,6 +343,11 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
     return {order: times * estimators.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
 
 
+def _lock_ceilings(values: Values, *, least: bool = False) -> ByRound:
+    one = values.one_worker
+    return {} if one is None else readers.lock_ceilings(one.sample, values.sample, least=least)
+
+
 def _written(values: Values) -> ByRound:
     """The part of USS that was written to; nothing where any look at the memory lacks it."""
     launches = values.sample.of("memory")
@@ -360,9 +367,8 @@ _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
         order: scaling / values.cell.workers for order, scaling in values.by_order(Metric.SCALING).items()
     },
     Metric.CEILING: lambda values: _scaling(values, "control"),
-    Metric.LOCK_CEILING: lambda values: (
-        {} if values.one_worker is None else readers.lock_ceilings(values.one_worker.sample, values.sample)
-    ),
+    Metric.LOCK_CEILING: _lock_ceilings,
+    LEAST_LOCK_CEILING: lambda values: _lock_ceilings(values, least=True),
 }
 
 

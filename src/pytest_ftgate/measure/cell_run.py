@@ -321,12 +321,13 @@ class RunningLaunch:
         """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own, and
         that of an observed launch shows how many loops it needs.
 
-        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
+        If a body is known to be long, nothing warms it up after the first round unless the test asks for it, or for how
+        many workers its locks allow.
         """
         if self.role == "control":
             return 1
         if self.order and self.is_long and self.cell_run.spec.warmup is None:
-            return 0
+            return int(self.role == "locks" and self.cell_run.spec.times_holds)
         return max(self.role in PROBED, self.plan.warmups)
 
     def unmeasured(self, kind: str, loops: int = 1) -> Iteration:

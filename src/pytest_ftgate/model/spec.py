@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
-from ..kit.values import Count, Struct, Threshold
+from ..kit.values import Count, Metric, Struct, Threshold
 from ..runner.signatures import StartMethod
 from .verdict import Expected
 
@@ -245,6 +245,12 @@ class Spec(Struct, frozen=True, kw_only=True):
     min_cores: int | None = None
     pin: bool = False
     labels: tuple[str, ...] = ()
+
+    @property
+    def times_holds(self) -> bool:
+        """Whether it asks how many workers its locks allow, by a contract or a limit."""
+        asked = *(each.metric for each in self.thresholds), *(each.text for each in self.contracts)
+        return any(Metric.LOCK_CEILING in text for text in asked)
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -258,7 +258,12 @@ def locks_allow(row: Row) -> str:
         if limit.longer is None
         else f"; with {row.cell.workers}, each call holds it {units.ratio(limit.longer)} as long"
     )
-    return plain(f"its locks allow {ceiling:.2g} workers: {errors.in_project(limit.place)}{other}")
+    return plain(f"{allowing(ceiling, limit.place)}{other}")
+
+
+def allowing(ceiling: float, place: str) -> str:
+    """`its locks allow 3.3 workers: LRU.get, cache.py:40`, without a place that is not known."""
+    return ": ".join(filter(None, (f"its locks allow {ceiling:.2g} workers", errors.in_project(place))))
 
 
 # ---- a cell at length

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ...judge import metrics
 from ...judge.figures import UNLIKE
-from ...judge.readers import INTERVAL_LEVEL, median_of
+from ...judge.readers import INTERVAL_LEVEL, NO_LIMIT, median_of
 from ...judge.values import Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS, split_nodeid
 from ...kit.values import Interval, Metric, Struct, grouped
@@ -141,6 +141,10 @@ class ScalingAdvice(Fact, frozen=True, kw_only=True):
     """The throughput with so many workers over that with `base`."""
     enough: int | None = None
     """More workers did not pay; None where the most that were measured did."""
+    lock_ceiling: float | None = None
+    """More workers than its locks allow will not pay; None where none limits them, or that is not known."""
+    lock: str = ""
+    """The line that takes the lock, where that is known."""
 
 
 class Dispatch(Fact, frozen=True, kw_only=True):
@@ -300,6 +304,7 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         work=newest.workers if newest.body == "worker" and not newest.windows else 1,
         figures=Figures(
             cores=figure_of("cores", stored.recordings),
+            lock_ceiling=figure_of(Metric.LOCK_CEILING, stored.recordings),
             lock_wait=figure_of(Metric.LOCK_WAIT, stored.recordings),
         ),
         source=source,
@@ -700,7 +705,11 @@ def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
         for workers, times in points:
             if times.low > 1 and times.low > reached:
                 best, reached = workers, times.value
+        found = [figures for side in sides if ((figures := side.figures).lock_ceiling or NO_LIMIT) < NO_LIMIT]
+        limit = found[-1].lock_limit if found else None
         yield ScalingAdvice(
+            lock_ceiling=found[-1].lock_ceiling if found else None,
+            lock=limit.place if limit else "",
             name=sides[0].name,
             setting=sides[0].setting,
             base=base,

@@ -21,6 +21,7 @@ from ...kit.values import Interval, Metric
 from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
+from ...report.said import allowing
 from . import rank
 from .rank import HAZARDS, Advice, Choice, Dispatch, MemoryUse, Placed, Ranked, Ranking, ScalingAdvice
 
@@ -323,7 +324,10 @@ def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
     pairs = []
     for each in found[:NAMED]:
         points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)
+        ceiling = math.inf if each.lock_ceiling is None else each.lock_ceiling
         enough = "more workers may pay" if each.enough is None else f"more than {each.enough} do not pay"
+        if ceiling < (each.enough or math.inf):
+            enough = f"more than {math.ceil(ceiling)} will not pay: {allowing(ceiling, each.lock)}"
         texts = [f"{points} that of {each.base}", enough]
         pairs.append((f"{at(each)}{each.name}", "; ".join(texts)))
     pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
