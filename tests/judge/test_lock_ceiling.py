@@ -27,7 +27,7 @@ ONE = msgspec.structs.replace(TWO, nodeid="one", workers=1)
 def site(line: int, held_ms: float, takers: int, *, holds: int = 1, seen: bool = True, kind: str = "Lock") -> LockSite:
     by = Function(file="/p/cache.py", line=line + 30, name="LRU.get")
     held_ns = round(held_ms * MS)
-    lock = LongestHeld(held_ns=held_ns, holds=holds, typical_ns=held_ns // holds, by=by, takers=takers)
+    lock = LongestHeld(held_ns=held_ns, holds=holds, by=by, takers=takers)
     longest = lock if seen else None
     return LockSite(file="/p/cache.py", line=line, kind=kind, waits_for="lock", acquisitions=holds, longest=longest)
 

@@ -102,7 +102,7 @@ def locks(order: int, factor: float, takers: int = 4) -> Launch:
     """A lock launch: a tenth of the time in a lock, and as much in a queue; a worker holds the lock for a tenth."""
     total = round(4e5 * factor)
     by = Function(file="work.py", line=8, name="work")
-    longest = LongestHeld(held_ns=round(MS * factor), holds=10, typical_ns=100_000, by=by, takers=takers)
+    longest = LongestHeld(held_ns=round(MS * factor), holds=10, by=by, takers=takers)
 
     def site(line: int, waits_for: WaitsFor) -> LockSite:
         waits: dict[str, Any] = {"contended": 3, "total_ns": total, "max_ns": total, "histogram": {9: 3}}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench, each_on_a_build
@@ -136,14 +138,17 @@ SOURCE = """
 """
 
 
-def sample_of(bench: Bench, executor: Executor, build: str, workers: int, test: str, rounds: int = ROUNDS) -> Sample:
-    """Lock launches of a cell with so many workers."""
+def sample_of(
+    bench: Bench, executor: Executor, build: str, workers: int, test: str, rounds: int = ROUNDS, **options: Any
+) -> Sample:
+    """Lock launches of a cell with so many workers; `window_s` is the length of an iteration, where it has one."""
+    window_ns = round(options.pop("window_s", 0) * 1e9)
     cell = Cell(nodeid="x", target=Target(spec=build, request=build), executor=executor, workers=workers)
     launches = []
     for order in range(rounds):
-        handle = bench.ready(executor, build=build, side="locks", workers=workers, test=test)
+        handle = bench.ready(executor, build=build, side="locks", workers=workers, test=test, **options)
         for kind in (COLD, WARMUP, MEASURED):
-            handle.iteration(kind)
+            handle.iteration(kind, 1, window_ns)
         launches.append(replace(handle.finish(), role="locks", order=order))
     return Sample(cell=cell, interpreter=None, key="", all_launches=tuple(launches))  # type: ignore[arg-type]
 
@@ -219,5 +224,29 @@ def test_a_hold_that_grows_with_the_workers_is_said(bench: Bench, build: str) ->
         steady = lock_limit(*cells_of(bench, THREADS, build, "test_lock", 3))
         assert steady is not None
         assert steady.longer is None
+
+    confirm(sample)
+
+
+@each_on_a_build((FORK, SPAWN))
+def test_it_bounds_what_the_shared_set_reaches(bench: Bench, executor: Executor, build: str) -> None:
+    """Scenario 2: its processes hold the lock while they ask a Manager; threads hold it too briefly to tell."""
+    example = Path(__file__).parents[2] / "examples" / "scenario2_shared_set" / "test_shared_set.py"
+    (bench.folder / example.name).write_text(example.read_text("utf-8"), "utf-8")
+
+    def cells(executor: Executor, *counts: int) -> list[Sample]:
+        options: dict[str, Any] = {"test": "test_shared_set", "module": example.stem, "window_s": 0.2, "rounds": 1}
+        return [sample_of(bench, executor, build, workers, **options) for workers in counts]
+
+    def rate(of: Sample) -> float:
+        return sum(launch.iterations[0].rate for launch in of.of("locks"))
+
+    def sample() -> None:
+        one, *several = cells(executor, 1, 2, 8)
+        for each in several:
+            for allowed in lock_ceilings(one, each).values():
+                assert rate(each) / rate(one) < 1.25 * allowed
+                assert 1 <= allowed < 2
+        assert lock_ceilings(*cells(THREADS, 1, 2)) == {}
 
     confirm(sample)

@@ -415,7 +415,7 @@ def lock_holds(sample: Sample) -> dict[int, float]:
 NO_LIMIT = 100.0
 """Of more workers it is not said that a lock limits them."""
 SHORTEST_NS = 50_000
-"""Of shorter holds it counts more how long it takes to hand a lock over than how long it is held."""
+"""Of a lock whose mean hold is shorter it counts more how long it takes to hand it over than how long it is held."""
 OTHER_HOLD = 1.25
 """A call of the body holds a lock visibly longer than with one worker from here on."""
 _Place = tuple[str, int, str, str]
@@ -455,7 +455,7 @@ def _limiting(alone: Sample, together: Sample) -> dict[int, tuple[float, _Place 
         shares: list[tuple[float, _Place | None, bool]] = [(1 / NO_LIMIT, None, True)]
         for place, lock in _longest_held(ones[order]).items():
             if lock is not None and place in shared:
-                known = lock.typical_ns >= SHORTEST_NS
+                known = lock.held_ns >= lock.holds * SHORTEST_NS
                 held_ns = lock.held_ns if known else lock.holds * SHORTEST_NS
                 shares.append((min(1.0, held_ns / ones[order].counted_ns), place, known))
         found[order] = max(shares, key=lambda each: each[0])
@@ -487,7 +487,7 @@ def lock_limit(alone: Sample, together: Sample) -> LockLimit | None:
     return LockLimit(
         by=one[-1][0].by,
         share=float(median(lock.held_ns / each.counted_ns for lock, each in one)),
-        hold_ns=float(median(lock.typical_ns for lock, _ in one)),
+        hold_ns=float(median(lock.held_ns / lock.holds for lock, _ in one)),
         longer=longer if apart and max(longer, 1 / longer) > OTHER_HOLD else None,
     )
 

@@ -144,7 +144,7 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
 class LockLimit(Struct, frozen=True, kw_only=True):
     """The lock that limits how many workers pay: the one that one worker holds for the largest `share` of its time.
 
-    `by` is the line that takes it, `hold_ns` its `typical_ns`. `longer` is the time that a call of the body holds it in
+    `by` is the line that takes it, `hold_ns` its mean hold. `longer` is the time that a call of the body holds it in
     this cell over that with one worker; None where they do not differ beyond the noise.
     """
 

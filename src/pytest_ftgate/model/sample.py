@@ -199,14 +199,12 @@ class LockHolder(Struct, frozen=True, kw_only=True):
 class LongestHeld(Struct, frozen=True, kw_only=True):
     """The lock of a site that was held longest in the iterations that count acquisitions.
 
-    `held_ns` is the sum of its `holds`, and half of it is of holds as long as `typical_ns`: one that is often held
-    briefly may be held mostly by few long ones. `by` is the line that held it most. `takers` are the threads or tasks
-    that took one of the site's locks in an iteration: those of the lock with most.
+    `held_ns` is the sum of its `holds`, `by` the line that held it most. `takers` are the threads or tasks that took
+    one of the site's locks in an iteration: those of the lock with most.
     """
 
     held_ns: Natural
     holds: Count
-    typical_ns: Natural
     by: Function
     takers: Count
 

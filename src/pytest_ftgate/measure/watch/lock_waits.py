@@ -13,8 +13,7 @@ from ...kit.errors import FtgateError
 from ...kit.values import Count, Natural, Struct, grouped
 from ...model.sample import Function, LockSite, LongestHeld, WaitsFor
 from ...model.spec import Cell
-from ...runner.locks.sites import BROKEN, WAITS, bounds_of
-from ...stats.histogram import percentile
+from ...runner.locks.sites import BROKEN, WAITS
 from ..marshalled import BrokenMessage, unmarshalled
 
 SEEN = 0.75
@@ -25,13 +24,13 @@ class LockRecord(Struct, frozen=True, kw_only=True):
     """What one process and interpreter saw of a lock in the iterations that count acquisitions.
 
     `key` is what others know it by, empty where it is its own. `takers` are numbers of threads or tasks by window,
-    `lengths` numbers of holds by bucket of ns, `held` the file, line, function and ns of those that held it.
+    `held` the file, line, function and ns of those that held it, by all of its `holds`.
     """
 
     key: str
     acquired: Natural
     takers: dict[Natural, Count]
-    lengths: dict[Natural, Count]
+    holds: Natural
     held: tuple[tuple[str, int, str, Natural], ...]
 
 
@@ -143,28 +142,22 @@ def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:
 
 def _longest(records: Sequence[LockRecord]) -> LongestHeld | None:
     """The lock that was held longest; None where the ends of many holds were not seen."""
-    together = grouped((record.key or f" {number}", record) for number, record in enumerate(records))
-    known, most_takers = list[tuple[int, Counter[int], Counter[tuple[str, int, str]]]](), 0
-    for locks in together.values():
-        takers, lengths, held = Counter[int](), Counter[int](), Counter[tuple[str, int, str]]()
+    known, most_takers = [(0, 0, Counter[tuple[str, int, str]]())], 0
+    for locks in grouped((record.key or f" {number}", record) for number, record in enumerate(records)).values():
+        takers, held = Counter[int](), Counter[tuple[str, int, str]]()
         for lock in locks:
             takers.update(lock.takers)
-            lengths.update(lock.lengths)
-            for file, line, name, held_ns in lock.held:
-                held[file, line, name] += held_ns
-        if lengths.total() < SEEN * sum(lock.acquired for lock in locks):
+            held.update({(file, line, name): held_ns for file, line, name, held_ns in lock.held})
+        holds = sum(lock.holds for lock in locks)
+        if holds < SEEN * sum(lock.acquired for lock in locks):
             return None
         most_takers = max(most_takers, *takers.values())
-        known.append((held.total(), lengths, held))
-    held_ns, lengths, held = max(known, key=itemgetter(0), default=(0, Counter[int](), Counter[tuple[str, int, str]]()))
-    if not lengths:
+        known.append((held.total(), holds, held))
+    held_ns, holds, held = max(known, key=itemgetter(0))
+    if not holds:
         return None
     (file, line, name), _ = held.most_common(1)[0]
-    by = Function(file=file, line=line, name=name)
-    typical_ns = round(
-        percentile({bucket: count * (1 + bounds_of(bucket)[0]) for bucket, count in lengths.items()}, 0.5)
-    )
-    return LongestHeld(held_ns=held_ns, holds=lengths.total(), typical_ns=typical_ns, by=by, takers=most_takers)
+    return LongestHeld(held_ns=held_ns, holds=holds, by=Function(file=file, line=line, name=name), takers=most_takers)
 
 
 def _place(site: SiteRecord) -> _Place:

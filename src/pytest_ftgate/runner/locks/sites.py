@@ -79,8 +79,8 @@ class Tally:
     (holder, waiter, ns waited, ns held, -1 where another held it in between), the first two as `taker` makes them.
 
     Holds are kept of a lock that one thread holds at a time, while acquisitions are counted: the `holder` of now or
-    last, with the window and since when; `since` is 0 where nobody holds it; `held` is the time by taker, `lengths` the
-    number of holds by their bucket, `takers` are (window, thread or task). `key` identifies it in other processes.
+    last, with the window and since when; `since` is 0 where nobody holds it; `held` is the time of the `holds` by
+    taker, `takers` are (window, thread or task). `key` identifies it in other processes.
     """
 
     __slots__ = (
@@ -90,8 +90,8 @@ class Tally:
         "folded",
         "held",
         "holder",
+        "holds",
         "key",
-        "lengths",
         "since",
         "takers",
         "waits",
@@ -108,10 +108,9 @@ class Tally:
         self.waits.clear()
         self.counts.clear()
         self.charges.clear()
-        self.acquired = self.folded = self.since = 0
+        self.acquired = self.folded = self.since = self.holds = 0
         self.holder: tuple[Taker, int, int] | None = None
         self.held: dict[Taker, int] = {}
-        self.lengths: dict[int, int] = {}
         self.takers: set[tuple[int, int]] = set()
 
     def took(self, by: Taker, who: int) -> None:
@@ -125,10 +124,8 @@ class Tally:
         """The hold ends, if it is known since when; one that began in another window is not kept. For the holder."""
         since, holder, self.since = self.since, self.holder, 0
         if since and holder is not None and holder[1] == book.window[0]:
-            held_ns = perf_counter_ns() - since
-            self.held[holder[0]] = self.held.get(holder[0], 0) + held_ns
-            bucket = bucket_of(held_ns)
-            self.lengths[bucket] = self.lengths.get(bucket, 0) + 1
+            self.held[holder[0]] = self.held.get(holder[0], 0) + perf_counter_ns() - since
+            self.holds += 1
 
     def as_dict(self) -> dict[str, Any]:
         """As the controller reads it. Another thread may write at the same time."""
@@ -139,7 +136,7 @@ class Tally:
             "key": self.key,
             "acquired": self.acquired,
             "takers": takers,
-            "lengths": self.lengths.copy(),
+            "holds": self.holds,
             "held": [(*place, held_ns) for place, held_ns in places],
         }
 
