@@ -1229,6 +1229,10 @@ class TestExact:
         assert self.judged([1000.0], [1305.0]).decision is Decision.PASSED
         assert self.judged([1000.0], [1e6]).decision is Decision.IMPROVED
 
+    def test_a_few_bytes_more_or_less_are_one_value(self) -> None:
+        assert self.judged([1000.0, 1009.0], [1000.0, 991.0]).decision is Decision.PASSED
+        assert self.judged([5000.0, 5040.0], [1000.0, 991.0]).decision is Decision.REGRESSED
+
     def test_what_varies_after_all_is_tested(self) -> None:
         varied = self.judged([5000.0, 1000.0], [1000.0, 1000.0])
         assert varied.decision is Decision.INCONCLUSIVE

@@ -49,6 +49,8 @@ BROAD = 0.25
 FEWEST_TO_FAIL = 5
 """Launches in two modes differ in the same way in each of so many pairs by a chance of 0.1 %. Fewer show no change that
 modes may be, and none of a difference."""
+AGREES = 0.01
+"""Launches of what is exact have one value as long as they differ by no larger part of it."""
 EARLY = 0.5
 """So far beyond the fail limit lie neither modes nor scatter: fewer pairs tell such a change, however they scatter."""
 MOST_PAIRS = 200
@@ -242,7 +244,7 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     """
     if refusal := without_values(comparison):
         return refusal
-    if row(comparison.metric).exact and len({*comparison.new}) == len({*comparison.reference}) == 1:
+    if row(comparison.metric).exact and all(map(_is_one_value, (comparison.new, comparison.reference))):
         return _exactly(as_costs(comparison))
     there = len(comparison.new)
     levels = (comparison.alpha, comparison.beta, comparison.at_most)
@@ -300,9 +302,14 @@ def by_pairs(comparison: Comparison) -> MetricVerdict:
     return replace(opened, reasons=reasons, more=more, beyond=beyond)
 
 
+def _is_one_value(values: Sequence[float]) -> bool:
+    """Whether launches agree; a pickle is some bytes longer if it meets an object twice, which may be chance."""
+    return max(values) - min(values) <= AGREES * max(values)
+
+
 def _exactly(costs: Comparison) -> MetricVerdict:
     """The verdict where all launches of a side have one value: one pair passes or improves, LEAST_SUSPECT fail."""
-    (new, *_), (reference, *_) = (scaled(costs, side) for side in (costs.new, costs.reference))
+    new, reference = (median(scaled(costs, side)) for side in (costs.new, costs.reference))
     worse, better = (
         new - reference > fail_limit(costs),
         reference - new > shift_to(costs, failing(costs, costs.new), costs.new),
