@@ -196,3 +196,24 @@ def test_a_callable_that_only_cloudpickle_knows_has_no_payload_without_it() -> N
     known = payload.sent(*whole)
     assert known is not None
     assert known["payload"] == len(pickle.dumps(whole))
+
+
+def test_a_result_is_counted_before_the_body_can_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload._Counted, "figures", None)
+
+    class Hasty(Future[Any]):
+        """Its waiter empties the result before callbacks run, as that of `map` may."""
+
+        def set_result(self, result: Any) -> None:
+            super().set_result(result)
+
+        def add_done_callback(self, fn: Any) -> None:
+            super().add_done_callback(lambda future: (future.result().clear(), fn(future)))
+
+    future = Hasty()
+    pool = SimpleNamespace(submit=lambda task, *_: (pickle.dumps(task), future)[1])
+    end = payload.observe(workers_of(pool, 1))
+    pool.submit(list, "abc")
+    future.set_result([bytes(1000)])
+    assert end()["counters"]["payload result of list: list"] > 1000
+    assert future.result() == []

@@ -29,7 +29,7 @@ class Task:
 
     def __init__(self, function: Callable[..., Any], file: str = "", place: int = 0) -> None:
         self.function, self.file, self.place = function, file, place
-        self.pickled = False
+        self.pickled = self.resulted = False
         self.submit_ns = self.done_ns = 0
 
     def __call__(self, /, *args: Any, **options: Any) -> Any:
@@ -66,14 +66,15 @@ def pool_of(executor: Any) -> Any:
 class Watch:
     """Stands in for `submit` of a pool until its end; `map` calls that, too.
 
-    `task_of` makes a task of a function, its arguments and keywords. `ended` gets it with its future, which is done. A
-    result that is no future with `add_done_callback` is not watched.
+    `task_of` makes a task of a function, its arguments and keywords. `resulted` gets it with its result before the body
+    does, which may change it: `map` takes the results out of their list. What is no future with `add_done_callback` is
+    not watched.
     """
 
     def __init__(
-        self, pool: Any, task_of: Callable[[Any, Any, Any], Task], ended: Callable[[Task, Any], None] | None = None
+        self, pool: Any, task_of: Callable[[Any, Any, Any], Task], resulted: Callable[[Task, Any], None] | None = None
     ) -> None:
-        self.pool, self.task_of, self.ended = pool, task_of, ended
+        self.pool, self.task_of, self.resulted = pool, task_of, resulted
         self.had = "submit" in vars(pool)
         self.submit = pool.submit
         self.begun: list[Task] = []
@@ -87,13 +88,26 @@ class Watch:
         future = self.submit(task, *args, **options)
         if hasattr(future, "add_done_callback"):
             self.begun.append(task)
+            if self.resulted is not None and hasattr(future, "set_result") and hasattr(future, "__dict__"):
+                give = future.set_result
+
+                def set_result(result: Any) -> None:
+                    self._note_result(task, result)
+                    give(result)
+
+                future.set_result = set_result
             future.add_done_callback(lambda future: self._note(task, future))
         return future
 
+    def _note_result(self, task: Task, result: Any) -> None:
+        if self.resulted is not None and not task.resulted:
+            task.resulted = True
+            self.resulted(task, result)
+
     def _note(self, task: Task, future: Any) -> None:
         task.done_ns = now_ns()
-        if self.ended is not None:
-            self.ended(task, future)
+        if not future.cancelled() and future.exception() is None:
+            self._note_result(task, future.result())  # it came before `set_result` was replaced
         self.done.append(task)
 
     def end(self) -> list[Task]:

@@ -33,25 +33,22 @@ def observe(executor: Any) -> Callable[[], dict[str, Sizes]]:
         return lambda: _Counted.figures or {}
     pickles = executor.setup["kind"] != "threads"
     calls: dict[Task, Sizes | None] = {}
-    tasks: list[Sizes] = []
-    """The bytes of each task that has its result, by name, if they are known."""
+    """The bytes of each task by name, None where they are not known."""
 
     def task_of(function: Any, args: Any, options: Any) -> Task:
         task = Task(function)
         calls[task] = sent(function, args, options) if pickles else {}
         return task
 
-    def ended(task: Task, future: Any) -> None:
-        sizes = calls.pop(task) if task.pickled else {}
-        if sizes and not future.cancelled() and future.exception() is None:
-            sizes = returned(task.function, future.result(), sizes)
-        if sizes is not None:
-            tasks.append(sizes)
+    def resulted(task: Task, result: Any) -> None:
+        if task.pickled and (sizes := calls[task]) is not None:
+            calls[task] = returned(task.function, result, sizes)
 
-    watch = Watch(pool, task_of, ended)
+    watch = Watch(pool, task_of, resulted)
 
     def end() -> dict[str, Sizes]:
-        watch.end()
+        sizes = (calls[task] if task.pickled else {} for task in watch.end())
+        tasks = [each for each in sizes if each is not None]
         counters: Sizes = {"payload": 0, "payload tasks": len(tasks)}
         for each in tasks:
             for name, size in each.items():
