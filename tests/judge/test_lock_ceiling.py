@@ -105,6 +105,14 @@ def test_ends_that_were_not_seen_leave_everything_open() -> None:
         assert lock_limit(*sides) is None
 
 
+def test_a_lock_that_one_counted_call_of_several_does_not_take_is_known_by_the_others() -> None:
+    waited = LockSite(file="/p/cache.py", line=4, kind="Lock", waits_for="lock", contended=3, total_ns=MS)
+    two = [*launches(waited, rounds=1), *launches(site(4, 6.0, 2))[1:]]
+    assert [*lock_ceilings(*cells(launches(site(4, 5.0, 1)), two)).values()] == [2.0] * ROUNDS
+    never = cells(launches(site(4, 5.0, 1)), launches(waited))  # as of a Manager's lock, which is never counted
+    assert lock_ceilings(*never, least=True) == {}
+
+
 @pytest.mark.parametrize(
     ("held_ms", "rounds", "longer"), [(6.0, 3, None), (7.4, 3, None), (9.0, 3, 1.5), (4.0, 3, 1 / 1.5), (9.0, 2, None)]
 )

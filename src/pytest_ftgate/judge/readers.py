@@ -443,18 +443,20 @@ def _limiting(alone: Sample, together: Sample) -> dict[int, tuple[float, _Place 
     whether its holds are long enough to tell; else as many of SHORTEST_NS would take that share.
 
     The bottleneck law (Denning and Buzen 1978): throughput is at most 1 / the largest demand at one place. Others take
-    a lock if it has more takers than with one worker, whose own threads may take it too. Empty if the ends of holds
-    were not seen.
+    a lock if it has more takers than with one worker, whose own threads may take it too. Empty if no launch of a cell
+    saw how long a lock was held.
     """
     ones, several, takers = _counted(alone), _lock_waits_by_order(together), _most_takers(alone)
-    if any(None in _longest_held(each).values() for each in (*ones.values(), *several.values())):
-        return {}
+    for launches in (ones, several):
+        there = [each for launch in launches.values() for each in _longest_held(launch).items()]
+        if {place for place, lock in there if lock is None} - {place for place, lock in there if lock}:
+            return {}
     shared = {place for place, most in _most_takers(together).items() if most > max(1, takers[place])}
     found = dict[int, tuple[float, _Place | None, bool]]()
     for order in sorted(ones.keys() & several.keys()):
         shares: list[tuple[float, _Place | None, bool]] = [(1 / NO_LIMIT, None, True)]
         for place, lock in _longest_held(ones[order]).items():
-            if lock is not None and place in shared:
+            if place in shared and lock is not None:
                 known = lock.held_ns >= lock.holds * SHORTEST_NS
                 held_ns = lock.held_ns if known else lock.holds * SHORTEST_NS
                 shares.append((min(1.0, held_ns / ones[order].counted_ns), place, known))
