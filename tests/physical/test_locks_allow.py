@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -231,11 +232,12 @@ def test_a_hold_that_grows_with_the_workers_is_said(bench: Bench, build: str) ->
 @each_on_a_build((FORK, SPAWN))
 def test_it_bounds_what_the_shared_set_reaches(bench: Bench, executor: Executor, build: str) -> None:
     """Scenario 2: its processes hold the lock while they ask a Manager; threads hold it too briefly to tell."""
-    example = Path(__file__).parents[2] / "examples" / "scenario2_shared_set" / "test_shared_set.py"
-    (bench.folder / example.name).write_text(example.read_text("utf-8"), "utf-8")
+    example = Path(__file__).parents[2] / "examples" / "scenario2_shared_set"
+    for path in example.glob("*.py"):
+        shutil.copy(path, bench.folder)
 
     def cells(executor: Executor, *counts: int) -> list[Sample]:
-        options: dict[str, Any] = {"test": "test_shared_set", "module": example.stem, "window_s": 0.2, "rounds": 1}
+        options: dict[str, Any] = {"test": "test_shared_set", "module": "test_shared_set", "window_s": 0.2, "rounds": 1}
         return [sample_of(bench, executor, build, workers, **options) for workers in counts]
 
     def rate(of: Sample) -> float:
