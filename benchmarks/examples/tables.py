@@ -6,7 +6,7 @@ REPORT is that of `pytest --ftgate --ftgate-report json:REPORT examples`. Betwee
 each contract. Its figure is what the contract compares: one side over the other, without the factor; of several cells
 the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
 row whose text is no contract but figures or ratios, with `; ` between them, is shown and not asserted: write it into
-the table by hand.
+the table by hand. `threads.wall.p95` is of all iterations of the launches, `threads.uss.max` of all samples of memory.
 A heat map between its own markers has the mean of a timer, in ms, for two executors.
 """
 
@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.judge import contract_grammar, contract_judge, contracts, metrics
-from pytest_ftgate.judge.values import TestValues
+from pytest_ftgate.judge.values import TestValues, Values
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import NS_PER_S
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
+from pytest_ftgate.stats.estimators import quantile
 
 ROOT = Path(__file__).parents[2]
 HEAT_MAP = re.compile(
@@ -35,6 +37,13 @@ BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->
 TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
 UNSUPPORTED = Decision.UNSUPPORTED
 WORDS = {Decision.PASSED: "met", Decision.INCONCLUSIVE: "undecided"}
+STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "mean": fmean,
+    "max": max,
+    "p50": lambda values: quantile(values, 0.5),
+    "p95": lambda values: quantile(values, 0.95),
+}
 Rows = dict[tuple[str, str], dict[str, str]]
 """By test and contract, both in backticks: column -> text."""
 
@@ -52,7 +61,7 @@ def main() -> None:
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
-            lines = [*rewritten(old, tables, column), "", *decided(old, report, tables)]
+            lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
             after = with_heat_maps(after, tables)
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
@@ -127,18 +136,33 @@ def verdict_of(words: list[str]) -> str:
 def figure_of(text: str, rows: list[Row]) -> str:
     """One side over the other without the factor, of all cells at which a contract or a ratio is judged.
 
-    That of a single figure is the figure itself.
+    That of a single figure is the figure itself, or its statistic.
     """
+    figure, _, word = text.rpartition(".")
+    statistic = STATISTICS.get(word)
+    text = figure if statistic else text
     alone = not any(sign in text for sign in "<>=/")
-    unit = metrics.row(re.sub(r"^\w+(\[[^]]*\])?\.", "", text)).unit if alone else "ratio"
+    metric = metrics.row(re.sub(r"^\w+(\[[^]]*\])?\.", "", text)) if alone else None
+    unit = metric.unit if metric else "ratio"
     one = {"time": "1 s", "size": "1 B"}.get(unit, "1")
     contract = contract_grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > {one}")
     product = contract_grammar.product_of(contract)
-    found = sorted(sides_of(contract, rows))
+    if metric and statistic:
+        found = sorted(statistic(each) for values in judged_at(contract, rows) if (each := singles(values, metric)))
+    else:
+        found = sorted(sides_of(contract, rows))
     if not found or product is None:
         return ""
     ends = dict.fromkeys(shown(end / product[0], unit) for end in (found[0], found[-1]))
     return " to ".join(ends)
+
+
+def singles(values: Values, metric: metrics.MetricRow) -> list[float]:
+    """A size in each sample of memory, in bytes, or the time of each iteration, in s; of all launches."""
+    if (sampled := metric.sampled) is None:
+        return [each / NS_PER_S for launch in values.iterations().values() for each in launch]
+    points = (point for launch in values.sample.of("memory") for point in launch.memory)
+    return [each for point in points if (each := sampled(point)) is not None]
 
 
 def shown(value: float, unit: str) -> str:
@@ -149,14 +173,18 @@ def shown(value: float, unit: str) -> str:
 
 
 def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[float]:
-    """Left over right, wherever the contract is judged; cells of other parameters are apart, as in a test."""
+    """Left over right, wherever the contract is judged."""
+    for values in judged_at(contract, rows):
+        left, right = contract_judge.sides(contract, values)
+        if left is not None and right:
+            yield left / right
+
+
+def judged_at(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[Values]:
+    """The cells at which it is judged; those of other parameters are apart, as in a test."""
     for params in {row.cell.params for row in rows}:
         test = TestValues(row.sample for row in rows if row.sample is not None and row.cell.params == params)
-        for values in test:
-            if contracts.concerns(contract, values.cell, test.cells):
-                left, right = contract_judge.sides(contract, values)
-                if left is not None and right:
-                    yield left / right
+        yield from (values for values in test if contracts.concerns(contract, values.cell, test.cells))
 
 
 # -- heat maps ---------------------------------------------------------------------------------------------------------
@@ -188,17 +216,16 @@ def with_heat_maps(text: str, tables: list[Table]) -> str:
 # -- the advice --------------------------------------------------------------------------------------------------------
 
 
-def decided(old: str, report: Report, tables: list[Table]) -> list[str]:
-    """A list with the advice of each test that has figures; that of a test that was not measured stays."""
-    known = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("- `")}
+def decided(report: Report, tables: list[Table]) -> list[str]:
+    """A list with the advice of each test that has figures, and what its pools cost a task."""
     tests = dict.fromkeys(split_nodeid(table.rows[0].cell.nodeid)[0] for table in tables)
     found = [each for each in rank.of_report(report) if each.test in tests and each.choices]
+    lines = ["`ftgate decide`, from these figures:", ""]
     for each in found:
-        said = [one.text for one in sentences.said(each).sentences if one.topic == "advice"]
+        said = [one.text for one in sentences.said(each).sentences if one.topic in ("advice", "dispatch")]
         parts = [" ".join(line.split()) for text in said for line in text.splitlines() if line != sentences.WEIGH]
-        name = each.test.rpartition("::")[2]
-        known[name] = f"- `{name}`: {'; '.join(parts)}"
-    return ["`ftgate decide`, from these figures:", "", *known.values()] if known else []
+        lines.append(f"- `{each.test.rpartition('::')[2]}`: {'; '.join(parts).replace(':; ', ': ')}")
+    return lines if found else []
 
 
 if __name__ == "__main__":
