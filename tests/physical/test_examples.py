@@ -99,8 +99,8 @@ def _told_at(row: Row, judged: MetricVerdict, test: TestValues) -> Outcome:
 
 
 def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    # Starting on both builds; the pool, where start methods are alike, and memory on one.
-    cells = "w8 and (fresh or (pool and not 3.14t) or (memory and 3.14t))"
+    # Starting on both builds; on one the pool, where start methods are alike, memory, tasks, and shared pages.
+    cells = "(w8 and (fresh or (pool and not 3.14t) or (memory and 3.14t))) or (w2 and 3.14t and (tasks or pages))"
 
     def sample() -> Told:
         return told(short_run(tmp_path, executables, "-k", cells, OVERHEAD), written(OVERHEAD))
