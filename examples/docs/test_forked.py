@@ -14,5 +14,5 @@ def test_prices(worker):
 
 @test_prices.shared
 def prices(context):
-    PRICES[:] = [{"price": number} for number in range(200_000)]
+    PRICES.extend({"price": number} for number in range(200_000))
     gc.freeze()

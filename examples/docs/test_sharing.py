@@ -13,5 +13,6 @@ def test_store(worker):
 
 @test_store.shared
 def caches(context):
-    made = [{} for _ in range(context.workers)]
-    return made[:1] * context.workers if os.environ.get("SHARE") == "one" else made
+    if os.environ["SHARE"] == "one":
+        return [{}] * context.workers
+    return [{} for _ in range(context.workers)]
