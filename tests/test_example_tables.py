@@ -151,5 +151,6 @@ def test_a_heat_map_has_the_timers_of_both_executors() -> None:
 
 def test_what_decide_says_stands_below() -> None:
     report = parse(MEASURED.read_bytes())
-    lines = SCRIPT["decided"](report, list(report.tables))
+    lines = SCRIPT["decided"]("- `test_elsewhere`: threads", report, list(report.tables))
+    assert "- `test_elsewhere`: threads" in lines, "it was not measured"
     assert any(line.startswith("- `test_pipeline`: ") and "is least with threads on 3.14t" in line for line in lines)

@@ -61,7 +61,7 @@ def main() -> None:
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
-            lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
+            lines = [*rewritten(old, tables, column), "", *decided(old, report, tables)]
             after = with_heat_maps(after, tables)
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
@@ -216,16 +216,17 @@ def with_heat_maps(text: str, tables: list[Table]) -> str:
 # -- the advice --------------------------------------------------------------------------------------------------------
 
 
-def decided(report: Report, tables: list[Table]) -> list[str]:
-    """A list with the advice of each test that has figures, and what its pools cost a task."""
+def decided(old: str, report: Report, tables: list[Table]) -> list[str]:
+    """The advice of each test that has figures, and what pools cost it; that of a test that was not measured stays."""
+    known = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("- `")}
     tests = dict.fromkeys(split_nodeid(table.rows[0].cell.nodeid)[0] for table in tables)
     found = [each for each in rank.of_report(report) if each.test in tests and each.choices]
-    lines = ["`ftgate decide`, from these figures:", ""]
     for each in found:
         said = [one.text for one in sentences.said(each).sentences if one.topic in ("advice", "dispatch")]
         parts = [" ".join(line.split()) for text in said for line in text.splitlines() if line != sentences.WEIGH]
-        lines.append(f"- `{each.test.rpartition('::')[2]}`: {'; '.join(parts).replace(':; ', ': ')}")
-    return lines if found else []
+        name = each.test.rpartition("::")[2]
+        known[name] = f"- `{name}`: {'; '.join(parts).replace(':; ', ': ')}"
+    return ["`ftgate decide`, from these figures:", "", *known.values()] if known else []
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ THREADS = [row(f"blocking{n}", "wsgi", "--blocking-threads", str(n), python="3.1
 
 
 # With the GIL, more threads are not faster if requests do not wait.
-@ftgate.contract("server[blocking128].ops_per_s < 2 * server[blocking1].ops_per_s")
+@ftgate.contract("server[blocking128].ops_per_s < 3 * server[blocking1].ops_per_s")
 @ftgate.serve(*THREADS, load=load("/json", connections=128), **OPTIONS)
 def test_blocking_threads(server):
     check(server, "/json")

@@ -60,8 +60,7 @@ def processed(worker, due):
     """Counts a tick only while the schedule lasts: to work off a backlog afterwards is no throughput."""
     now = perf_counter_ns()
     worker.timed("receive_to_processed").add(now - due)
-    if now <= worker.shared.ends:
-        worker.count("ticks")
+    worker.count("ticks", int(now <= worker.shared.ends))
     return now
 
 

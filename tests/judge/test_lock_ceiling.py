@@ -9,8 +9,9 @@ import pytest
 from fake_launcher import spec_of
 from values import TWO, read, sample_of
 
-from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
+from pytest_ftgate.judge import comparisons, contract_grammar, contract_judge, contracts
 from pytest_ftgate.judge.figures import figures
+from pytest_ftgate.judge.judge import doubted
 from pytest_ftgate.judge.readers import NO_LIMIT, lock_ceilings, lock_limit
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
@@ -128,6 +129,17 @@ def test_a_call_that_holds_it_longer_than_with_one_worker_is_told(
     assert limit.longer == (longer and pytest.approx(longer))
 
 
+def test_short_holds_that_became_long_ones_are_compared_with_the_least_that_they_allowed() -> None:
+    short, long = (launches(site(4, held_ms, 1, holds=4)) for held_ms in (0.04, 3.0))
+    two = launches(site(4, 3.0, 2, holds=4))
+    new = msgspec.structs.replace(sample_of(two), reference=sample_of(two))
+    found = comparisons.paired(read(new, one_worker=long, before=short), ["lock_ceiling"])["lock_ceiling"]
+    assert found.new == ROUNDS * (pytest.approx(10 / 3),)
+    assert found.reference == ROUNDS * (pytest.approx(50),)
+    found = comparisons.paired(read(new, one_worker=short, before=long), ["lock_ceiling"])["lock_ceiling"]
+    assert found.new == ()  # what they allow now is not known
+
+
 # ---- a contract
 
 
@@ -147,6 +159,14 @@ def test_it_is_broken_by_a_lock_that_is_held_too_long_and_names_it() -> None:
         "LRU.get, /p/cache.py:34, holds a lock for 30 % of one worker's time, which allows 3.3 workers if each "
         "operation holds this lock as long as it did alone; other limits may come first"
     )
+
+
+def test_a_busy_machine_leaves_it_in_doubt_only_where_it_is_broken_by_little() -> None:
+    one, two = launches(site(4, 3.0, 1)), launches(site(4, 6.0, 2))
+    for text, decision in (("lock_ceiling >= 8", Decision.BROKEN), ("lock_ceiling >= 5", Decision.INCONCLUSIVE)):
+        verdict = Verdict(decision=Decision.BROKEN, metrics=(judged(one, two, text),))
+        assert verdict.metrics[0].decision is Decision.BROKEN
+        assert doubted(verdict, "pairs", "alone", "crowded").decision is decision
 
 
 def test_it_is_met_where_no_lock_limits_and_says_so() -> None:

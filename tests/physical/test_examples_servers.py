@@ -63,7 +63,7 @@ def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> N
 @needs_apache
 def test_mod_wsgi_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
     contracts = {
-        "server[1x10].process_cores < 1.2",
+        "server[1x10].process_cores < 1.5",
         "server[free-1x10].process_cores > 1.1 * server[1x10].process_cores",
         "server[free-1x10].ops_per_s > 1.1 * server[1x10].ops_per_s",
         "server[free-1x10].gil_wait < 0.2 * server[1x10].gil_wait",

@@ -26,6 +26,7 @@ from pytest_ftgate.features.html import plots
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, Report, Row, Table, WaitFigures
 from pytest_ftgate.model.sample import Launch, Sample, Waits
+from pytest_ftgate.model.spec import Environment, Param
 from pytest_ftgate.model.verdict import Decision, Reason, Verdict, Why
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import terminal
@@ -187,6 +188,24 @@ def test_pairs_after_the_look_that_decided_are_not_shown() -> None:
     judged = [msgspec.structs.replace(each, launches=3) for each in row.verdict.metrics]
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=tuple(judged)))
     assert len(plots.cells_data([row], lambda _: True)[0]["changes"]["wall"]["pairs"]) == 3
+
+
+def test_variables_vary_as_parameters_do_and_each_timer_has_a_heat_map() -> None:
+    rows = []
+    for limit, size in (("1", 10), ("2", 20)):
+        set_to = Environment(variables=(("LIMIT", limit),), words=(f"LIMIT:{limit}",))
+        one = msgspec.structs.replace(
+            cell("t.py::test", "3.14t", "threads", 8),
+            environment=set_to,
+            params=(Param(name="size", literal=str(size)),),
+        )
+        figures = Figures(timers_mean_ns={"wait": 1e6 * size})
+        rows.append(Row(cell=one, verdict=Verdict(decision=Decision.PASSED), figures=figures))
+    assert plots.varied(rows) == ("size", "LIMIT")
+    first, second = plots.cells_data(rows, lambda _: False)
+    assert first["family"] == second["family"] == "3.14t-threads"
+    assert first["settings"] == {"workers": "8", "size": "10", "LIMIT": "1"}
+    assert second["timers"] == {"wait": 2e7}
 
 
 def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:

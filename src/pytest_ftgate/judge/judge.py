@@ -44,6 +44,8 @@ ALONG_ROUNDS = 8
 """Beside a metric that has regressed others are measured for up to so many rounds, or twice as many as that took."""
 FAR, NEAR_ROUNDS = 0.4, 2
 """A wall time that is worse by more, and is expected to be decided after so few more rounds, counts as regressed."""
+TWICE = 2.0
+"""What locks allow is beyond doubt, whatever else runs, where a contract asks for more than so many times as much."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no further value is expected."""
 
@@ -427,6 +429,9 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
             contract = contract_grammar.parse(each.contract)
             names = () if contract.is_gil else contract_grammar.all_names(contract)
             timed = any(metrics.row(name.metric).unit != "size" for name in names)
+            # Others can make one worker's holds, or the rest of its time, about twice as long.
+            if {name.metric for name in names} == {Metric.LOCK_CEILING} and each.now and each.was:
+                timed = each.was < TWICE * each.now
             reason = alone if contracts.absolute(contract) else crowded if timed else ""
             doubt = Decision.INCONCLUSIVE
         else:
