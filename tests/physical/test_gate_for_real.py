@@ -68,6 +68,35 @@ def test_a_leak_fails_by_default_against_a_commit_and_a_contract(project: Exampl
         assert found["growth < 16 KiB"] == "broken"
 
 
+POOL = """
+from pytest_ftgate import ftgate
+
+TEXTS = [f"text {number} " * 200 for number in range(16)]
+
+
+def words(number):
+    return len(TEXTS[number].split())
+
+
+@ftgate.compare(processes=["fork"], reuse="pool", workers=2)
+def test_words(executor):
+    return sum(executor.map(words, range(16)))
+"""
+
+
+def test_a_bigger_argument_fails_by_default_and_is_named(project: Example) -> None:
+    project.pytester.makepyfile(test_words=POOL)
+    commit(project.folder, "one")
+    bigger = POOL.replace("TEXTS[number].split", "job[1][job[0]].split").replace("words(number)", "words(job)")
+    project.pytester.makepyfile(test_words=bigger.replace("range(16)))", "[(each, TEXTS) for each in range(16)]))"))
+    result = project.run_pytest(
+        "--ftgate", "--ftgate-against=HEAD", "--ftgate-test-time=60s", "-oftgate_launches=2", "-k", "3.14-fork"
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*payload * +* KiB (exact), regressed: * KiB, was * B*"])
+    result.stdout.fnmatch_lines(["*argument 1 of words, int -> tuple: * B -> * KiB a task*"])
+
+
 def write(project: Example, rounds: int = ROUNDS) -> None:
     """The workload as it is now."""
     project.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds))

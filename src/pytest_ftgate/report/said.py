@@ -58,9 +58,9 @@ LEAST_DECIDED = 0.5
 
 def change_text(judged: MetricVerdict) -> str:
     """The change with its interval, or the range of its launches: in percent, or as a difference."""
-    launches = (
-        plural(judged.launches, "launch", "launches") if judged.p_fail is None else plural(judged.launches, "pair")
-    )
+    launches = plural(judged.launches, "pair")
+    if judged.p_fail is None:  # nothing was tested
+        launches = "exact" if metrics.row(judged.metric).exact else plural(judged.launches, "launch", "launches")
     if judged.points is not None:
         return units.difference_and_ends(metrics.row(judged.metric).unit, judged.points, launches)
     if judged.ratio is None:
