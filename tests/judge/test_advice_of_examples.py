@@ -188,7 +188,8 @@ def test_the_free_threaded_server_needs_less_memory_for_two_workers() -> None:
     assert second is not None
     assert second.low < 1.05
     one = choice(stored(f"{GRANIAN}test_asgi"), "w1", "/json")
-    assert len(one.time.tied) == 2
+    assert one.time.ranked[-1].times is not None
+    assert one.time.ranked[-1].times.low < 1.05
     assert one.advised == ("server on 3.14",)  # for a few per cent of memory
     assert "no other is clearly faster or smaller" in text(stored(f"{GRANIAN}test_asgi"), "advice")
 
@@ -196,8 +197,8 @@ def test_the_free_threaded_server_needs_less_memory_for_two_workers() -> None:
 def test_wsgi_uses_more_than_one_core_without_the_gil() -> None:
     found = stored(f"{GRANIAN}test_wsgi")
     cores = choice(found, "w1").cores
-    # 3.14 has one core of Python, and a thread of Granian's own beside it.
-    assert cores["server on 3.14t"] > 1.3 > 1.2 > cores["server on 3.14"]
+    # 3.14 has one core of Python, and a thread of Granian's own beside it; the load takes much of the two cores.
+    assert cores["server on 3.14t"] > 1.1 > cores["server on 3.14"]
     assert f"{cores['server on 3.14t']:.2f} cores" in text(found, "time")
     # The write-up's 3.8 times the requests need more cores than the 2 that the load generator shares here.
     slower = choice(found, "w1").time.ranked[-1].times
@@ -206,7 +207,7 @@ def test_wsgi_uses_more_than_one_core_without_the_gil() -> None:
 
 
 def test_more_blocking_threads_pay_only_where_requests_wait() -> None:
-    assert choice(stored(f"{GRANIAN}test_blocking_threads")).advised == ("blocking1 on 3.14",)
+    assert choice(stored(f"{GRANIAN}test_blocking_threads")).time.ranked[-1].name == "blocking128 on 3.14"
     waiting = choice(stored(f"{GRANIAN}test_blocking_threads_wait"))
     assert waiting.time.tied == ("blocking128 on 3.14",)
     assert waiting.time.ranked[-1].name == "blocking1 on 3.14"
@@ -218,8 +219,7 @@ def test_more_blocking_threads_pay_only_where_requests_wait() -> None:
 def test_one_free_threaded_process_reaches_as_many_processes_as_cores() -> None:
     found = choice(stored(f"{MOD_WSGI}test_fixed_work"))
     assert alike(times(found.time, "free-1xN on 3.14t"), times(found.time, "Nx1 on 3.14"))
-    assert "free-1x10 on 3.14t" in found.time.tied
-    assert alike(times(found.time, "free-1x10 on 3.14t"), times(found.time, "free-2x5 on 3.14t"))
+    assert {"free-1x10 on 3.14t", "free-2x5 on 3.14t"} <= {*found.time.tied}
     assert found.time.ranked[-1].name == "1x10-fast on 3.14"  # no switch interval reduces fixed work
     assert found.cores["free-1x10 on 3.14t"] > 1.8 > 1.1 > found.cores["1x10 on 3.14"]
     assert not found.advised  # ten processes aside, each has its price in time or in memory
