@@ -326,6 +326,19 @@ def test_waits_for_the_gil_are_plotted_where_their_lengths_are_known() -> None:
     assert (having["p50"], having["p95"]) == (5e6, 1e7)
 
 
+def test_what_locks_allow_is_a_line_beside_the_measured_scaling() -> None:
+    rows = report_by_hand.report().rows
+    found = plots.cells_data(rows, lambda _: False)
+    limited = [(row.figures, data) for row, data in zip(rows, found, strict=True) if row.figures.lock_limit]
+    assert limited
+    for figures, data in limited:
+        assert data["locks"]["allow"] == figures.lock_ceiling
+        assert data["locks"]["said"].startswith("its locks allow ")
+        assert figures.scaling is not None
+        assert data["scaling"] == figures.scaling.value
+    assert next(data["locks"] for row, data in zip(rows, found, strict=True) if not row.figures.lock_limit) is None
+
+
 def test_a_run_that_records_says_what_to_do_next() -> None:
     text = words(rendered(built(tables=grid(), updates=("4 recorded in baselines/: git add baselines",))))
     assert "Baselines 4 recorded in baselines/: git add baselines" in text

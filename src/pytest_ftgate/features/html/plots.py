@@ -17,7 +17,7 @@ from ...model.spec import Cell
 from ...model.verdict import Decision
 from ...report.json import writable
 from ...report.measured import judged_wall, wall_interval
-from ...report.said import STATES
+from ...report.said import STATES, locks_allow
 from ...runner.locks.sites import bounds_of
 
 UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
@@ -52,6 +52,8 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
         "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
         "gil": _gil_waits(row),
+        "scaling": figures.scaling and figures.scaling.value,
+        "locks": {"allow": figures.lock_ceiling, "said": text} if (text := locks_allow(row)) else None,
     }
 
 

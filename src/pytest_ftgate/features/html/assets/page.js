@@ -233,6 +233,32 @@
     return figure("How long single waits for the GIL are", `From samples. Bumps are multiples of the switch interval (5 ms by default). Logarithmic scale.${left(cells.length, having.length)}`, plot);
   }
 
+  // ---- throughput over workers, where a lock limits it
+
+  function scalings(test) {
+    const rest = test.varied.filter(name => name !== "workers");
+    const families = d3.groups(test.cells, cell => [cell.family, ...rest.map(name => `${name} ${cell.settings[name] ?? ""}`)].join(", "))
+      .filter(([, cells]) => cells.some(cell => cell.locks));
+    if (!families.length) return null;
+    const multiples = element("div", undefined, { className: "multiples" });
+    for (const [name, cells] of families.slice(0, MANY)) {
+      const { allow, said } = d3.least(cells.filter(cell => cell.locks).map(cell => cell.locks), locks => locks.allow);
+      const points = [{ workers: 1, times: 1 }, ...cells.filter(cell => cell.scaling).map(cell => ({ workers: Number(cell.settings.workers), times: cell.scaling }))];
+      const most = Math.max(16, ...points.map(d => d.workers));
+      const part = element("div");
+      part.append(element("small", `${name}: ${said}`), drawn({
+        width: 320, height: 200, marginLeft: 40, marginBottom: 36,
+        x: { label: "workers", type: "log", base: 2, domain: [1, most] }, y: { label: "throughput (x)", grid: true, zero: true },
+        marks: [
+          Plot.line(d3.range(1, most + 0.01, 0.1), { x: n => n, y: n => Math.min(n, allow), stroke: "var(--c-lock)", strokeWidth: 2 }),
+          Plot.dot(points, { x: "workers", y: "times", fill: "var(--now)", title: d => `${d.workers} workers: ${short(d.times)}x` }),
+        ],
+      }, `Throughput of ${name} over workers`, [said, ...points.map(d => `${d.workers} workers: ${short(d.times)}`)]));
+      multiples.append(part);
+    }
+    return figure("Throughput over workers", "Over that of one worker. The line is the most that locks allow, if other limits do not come first.", multiples);
+  }
+
   // ---- a heat map where two things vary
 
   function heats(test) {
@@ -278,6 +304,7 @@
       ...metrics.map(metric => changes(test, metric)),
       test.cells.some(cell => cell.waits) ? waits(test) : null,
       test.cells.some(cell => cell.gil) ? gilWaits(test) : null,
+      scalings(test),
       ...heats(test),
     ].filter(Boolean);
   }
