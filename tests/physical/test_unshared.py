@@ -129,12 +129,14 @@ def test_the_pages_that_each_worker_wrote_to_count_and_no_others(
     floor, reads, fresh, writes = (
         known(unshared(buffer(body), build, executor, reuse=reuse)) for body in (NOTHING, READS, FRESH, WRITES)
     )
-    assert floor < 4 * MIB * WORKERS
-    assert abs(reads - floor) < MIB
-    assert abs(fresh - floor) < MIB
+    # What a worker copies as it starts differs by half a MiB from launch to launch, most after a forkserver.
+    start = MIB * WORKERS
+    assert floor < 4 * start
+    assert abs(reads - floor) < start
+    assert abs(fresh - floor) < start
     # A forkserver has no buffer: its workers fill their own.
     expected = 7 * MIB * WORKERS if executor is FORK else 0
-    assert abs(writes - floor - expected) < MIB
+    assert abs(writes - floor - expected) < start
 
 
 @pytest.mark.parametrize("build", BUILDS)
