@@ -64,8 +64,8 @@ class MetricRow(NamedTuple):
     beside those of `need`. `observer` is the file of what observes its launches, see runner/observing.py; it observes
     cells that are compared with nothing as well if the metric is a `figure`. A metric is `exact` if all launches of the
     same code have one value of it: then a pair decides. `cause` explains it, if its unit and its launches do not say
-    what does. `why_none` says why a cell cannot have it, `meaning` is for
-    docs/metrics.md. What is made of the launches of two cells is not `read` here but in values.py.
+    what does. `why_none` says why a cell cannot have it, `meaning` is for docs/metrics.md. What is made of the launches
+    of two cells is not `read` here but in values.py.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -158,8 +159,7 @@ class _Explaining:
         if self.row.verdict.decision is Decision.ACCEPTED:
             return moved
         # 2. A cause of each kind; a start that makes a time longer has one as well.
-        legs = self._legs() if "time" in kinds else None
-        also = {"start": "start" in longer(moved.phases), "dispatch": legs is not None and bool(legs.parts)}
+        also = {"start": "start" in longer(moved.phases), "dispatch": "time" in kinds and bool(self._legs.parts)}
         wanted = [of for of in ADDED if of in kinds or also.get(of)]
         causes = []
         for of in wanted:
@@ -196,7 +196,7 @@ class _Explaining:
         if of == "payload":
             return explain.carried(self.sample, self._before())
         if of == "dispatch":
-            return self._legs()
+            return self._legs
         # 1. What the launches that were compared show: how much more it is, of one side all of it, and shared pages.
         reference = self._before()
         added = explain.added(self.sample, reference, METRICS[of])
@@ -221,6 +221,7 @@ class _Explaining:
             raise FtgateError("the workers of a pool are not traced call by call, and no line of what drives it")
         return replace(cause, parts=unshared + cause.parts)
 
+    @cached_property
     def _legs(self) -> Cause:
         return explain.slower_legs(self.sample, self._before())
 

@@ -233,12 +233,16 @@
     return figure("How long single waits for the GIL are", `From samples. Bumps are multiples of the switch interval (5 ms by default). Logarithmic scale.${left(cells.length, having.length)}`, plot);
   }
 
+  // ---- cells that differ in what an axis shows alone
+
+  const settingOf = (cell, name) => cell.settings[name] ?? "";
+  const familiesOf = (test, cells, axes) => d3.groups(cells, cell =>
+    [cell.family, ...test.varied.filter(name => !axes.includes(name)).map(name => `${name} ${settingOf(cell, name)}`)].join(", "));
+
   // ---- throughput over workers, where a lock limits it
 
   function scalings(test) {
-    const rest = test.varied.filter(name => name !== "workers");
-    const families = d3.groups(test.cells, cell => [cell.family, ...rest.map(name => `${name} ${cell.settings[name] ?? ""}`)].join(", "))
-      .filter(([, cells]) => cells.some(cell => cell.locks));
+    const families = familiesOf(test, test.cells, ["workers"]).filter(([, cells]) => cells.some(cell => cell.locks));
     if (!families.length) return null;
     const multiples = element("div", undefined, { className: "multiples" });
     for (const [name, cells] of families.slice(0, MANY)) {
@@ -269,18 +273,16 @@
 
   function heat(test, what, ns) {
     const [y, x] = test.varied.length > 2 && test.varied[0] === "workers" ? test.varied.slice(1, 3) : test.varied;
-    const of = (cell, name) => cell.settings[name] ?? "";
     const timed = test.cells.filter(ns);
-    const rest = test.varied.filter(name => name !== x && name !== y);
-    const families = d3.groups(timed, cell => [cell.family, ...rest.map(name => `${name} ${of(cell, name)}`)].join(", ")).filter(([, cells]) => cells.length > 1);
+    const families = familiesOf(test, timed, [x, y]).filter(([, cells]) => cells.length > 1);
     if (!families.length) return null;
     const [least, most] = d3.extent(timed, cell => Math.log(ns(cell)));
     const place = cell => (most > least ? (Math.log(ns(cell)) - least) / (most - least) : 0.5);
-    const order = name => [...new Set(timed.map(cell => of(cell, name)))].sort((a, b) => compare(a, b));
+    const order = name => [...new Set(timed.map(cell => settingOf(cell, name)))].sort((a, b) => compare(a, b));
     const color = cell => d3.interpolateCividis(1 - place(cell));
     const multiples = element("div", undefined, { className: "multiples" });
     for (const [name, cells] of families.slice(0, MANY)) {
-      const at = { x: cell => of(cell, x), y: cell => of(cell, y) };
+      const at = { x: cell => settingOf(cell, x), y: cell => settingOf(cell, y) };
       const part = element("div");
       part.append(element("small", name), drawn({
         width: 320, height: 40 + 34 * order(y).length, marginLeft: 60, marginTop: 4, marginBottom: 36,
@@ -289,7 +291,7 @@
           Plot.cell(cells, { ...at, fill: color, title: cell => cell.label }),
           Plot.text(cells, { ...at, text: cell => time(ns(cell)), fill: cell => (d3.lab(color(cell)).l > 55 ? "#000" : "#fff") }),
         ],
-      }, `${what} of ${name} by ${x} and ${y}`, cells.map(cell => `${x} ${of(cell, x)}, ${y} ${of(cell, y)}: ${time(ns(cell))}`)));
+      }, `${what} of ${name} by ${x} and ${y}`, cells.map(cell => `${x} ${settingOf(cell, x)}, ${y} ${settingOf(cell, y)}: ${time(ns(cell))}`)));
       multiples.append(part);
     }
     return figure(`${what} by ${x} and ${y}`, "The darker, the longer (logarithmic).", multiples);
