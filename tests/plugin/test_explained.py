@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,5 +97,7 @@ def test_memory_that_workers_have_unshared_is_explained_by_that_and_no_line_is_l
     assert part["added"] == pytest.approx(3 * size, rel=0.1)
     assert cause["added"] == pytest.approx(3 * size, rel=0.1)
     text = " ".join(result.stdout.str().split())
-    assert "that were added are held in pages that workers no longer share with their parent" in text
+    # All of it or a tenth of a MiB less, by how the sample of each launch falls.
+    share = r"(all 4[78]\.\d MiB that were|4[78]\.\d MiB of the 4[78]\.\d MiB) added are held in pages"
+    assert re.search(f"{share} that workers no longer share with their parent", text)
     assert "gc.freeze() before the fork" in text
