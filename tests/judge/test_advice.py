@@ -414,6 +414,10 @@ def test_a_pool_pays_where_its_workers_together_take_less_than_the_caller() -> N
     (slow,) = advised(pool("fork", dispatch=210.0, pace_us=500.0)).dispatch
     assert slow.pays is not None
     assert slow.pays.value == pytest.approx(502_500, rel=0.02)
+    # Those of long tasks come as fast as two workers can: of a shorter task that says nothing.
+    (long,) = advised(pool("fork", dispatch=210.0, work_us=10_000.0, pace_us=5_200.0)).dispatch
+    assert long.pays is not None
+    assert long.pays.value == pytest.approx(211_000, rel=0.02)
     # A worker in which a task takes as long as two calls does not pay.
     crowded = {each.name: each for each in advised(pool("spawn", dispatch=210.0, work_us=90.0), fork).dispatch}
     assert crowded["spawn on 3.14"].pays is None

@@ -591,12 +591,17 @@ def _dispatch(group: Sequence[Candidate]) -> Iterator[Dispatch]:
 
 
 def _pays(cost: Estimate, work: Estimate, own: Estimate, pace: Estimate, workers: int) -> Interval | None:
-    """The least task for which the workers together take no longer than the caller, and results come no faster."""
+    """The least task for which the workers together take no longer than the caller.
+
+    Nor is it less than the pace of the results, where that is clearly slower than the workers: the caller's own limit.
+    """
     one = Estimate(math.log(workers), 0.0)
     shared, elapsed = product((cost, 1), (one, -1)), product((work, 1), (one, -1))
     even = break_even(shared, elapsed, NOTHING, own) if shared and elapsed else None
     if even is None:
         return None
+    if pace.interval().low <= (cost.interval().high + work.interval().high) / workers:
+        return even
     low, value, high = (max(ends) for ends in zip(_ends(even), _ends(pace.interval()), strict=True))
     return Interval(value=value, low=low, high=high, level=even.level)
 
