@@ -35,18 +35,15 @@ demo: setup ## measure an example on both builds and show the verdicts (a minute
 
 EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline own_executors
 
-MEASURED := .ftgate/examples.json
-
 # Contracts alone, on the machine that recorded as on any other: servers scatter too much for stored figures, and are never
 # unchanged, so that pairs with the commit of the recordings take four minutes a test.
-examples: setup ## the contracts of every example; writes the tables of the READMEs
-	@mkdir -p .ftgate && rm -f $(MEASURED); status=0; \
-	$(PY) -m pytest --ftgate --ftgate-baselines .ftgate/none --ftgate-test-time 2m --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
-	$(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
+examples: setup ## the contracts of every example (10 minutes)
+	$(PY) -m pytest --ftgate --ftgate-baselines .ftgate/none --ftgate-test-time 2m $(EXAMPLES:%=examples/%)
 
 # Not into baselines/ itself: without its files the tree would be an edited one, whose recordings are of no commit.
 RECORDED := .ftgate/recordings
-recordings: setup ## baselines/ anew, from a clean commit; KEEP=1 keeps what is there, of other machines (an hour)
+MEASURED := .ftgate/examples.json
+recordings: setup ## baselines/ and the tables of the examples anew, from a clean commit; KEEP=1 keeps what is there, of other machines (an hour)
 	@test -z "$$(git status --porcelain -uno)" || { echo "commit first: no commit has what is edited" >&2; exit 1; }
 	@mkdir -p .ftgate && rm -rf $(MEASURED) $(RECORDED) $(if $(KEEP),&& cp -r baselines $(RECORDED)); status=0; \
 	$(PY) -m pytest --ftgate-update=new -o ftgate_baselines=$(RECORDED) --ftgate-test-time 5m \

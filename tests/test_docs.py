@@ -283,7 +283,7 @@ MADE = ("docs/metrics.md", "docs/options.md", "docs/commands.md")
 WRITTEN_BY_HAND = sorted({str(page.relative_to(ROOT)) for page in PAGES if "appendix" not in page.parts} - {*MADE})
 NO_PROSE = re.compile(
     r"^( *)```.*?^\1```$"  # see "blocks"
-    r"|<!-- the table of `make examples` -->.*?<!-- end of the table -->"  # by a script
+    r"|<!-- the tables of `make recordings` -->.*?<!-- end of the table -->"  # by a script
     r"|\]\([^)]*\)|<a [^>]*>|`[^`]+`",
     re.MULTILINE | re.DOTALL,
 )

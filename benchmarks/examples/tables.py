@@ -1,13 +1,16 @@
-"""Rewrite the table in each example's README from a report: what each contract came to, and what `ftgate decide` says.
+"""Rewrite the tables in each example's README from a report: what each contract came to, and what `ftgate decide` says.
 
     python benchmarks/examples/tables.py REPORT [--column "16 cores"]
 
 REPORT is that of `pytest --ftgate --ftgate-report json:REPORT examples`. Between its two markers a README has a row for
 each contract. Its figure is what the contract compares: one side over the other, without the factor; of several cells
 the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
-row whose text is no contract but figures or ratios, with `; ` between them, is shown and not asserted: write it into
-the table by hand. `threads.wall.p95` is of all iterations of the launches, `threads.uss.max` of all samples of memory.
-A heat map between its own markers has the mean of a timer, in ms, for two executors.
+row whose text is no contract but a ratio is shown and not asserted: write it into the table by hand.
+
+The tables below that one, whose first head is a test, with parameters or without, have a row for each cell, as
+contracts name it, and a column for each figure. What is in backticks is measured, on two cores; the rest stays.
+`wall.p95` is of all iterations of the launches, `uss.max` of all samples of memory. A heat map between its own markers
+has the mean of a timer, in ms, for two executors.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 HEAT_MAP = re.compile(
     r"(<!-- heat map: (\S+) of (\S+) and (\S+) by (\w+) and (\w+) -->\n).*?(<!-- end of the heat map -->)", re.DOTALL
 )
-BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"
+BEGIN, END = "<!-- the tables of `make recordings` -->", "<!-- end of the table -->"
 TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
 UNSUPPORTED = Decision.UNSUPPORTED
 WORDS = {Decision.PASSED: "met", Decision.INCONCLUSIVE: "undecided"}
@@ -61,7 +64,10 @@ def main() -> None:
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
-            lines = [*rewritten(old, tables, column), "", *decided(old, report, tables)]
+            contracts, *shown = tables_in(old)
+            figures = shown if args.column else [with_figures(each, tables) for each in shown]
+            parts = [rewritten(contracts, tables, column), *figures, decided(old, report, tables)]
+            lines = [line for part in parts if part for line in ("", *part)][1:]
             after = with_heat_maps(after, tables)
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
@@ -84,8 +90,14 @@ def name_of(table: Table) -> str:
 # -- the contracts -----------------------------------------------------------------------------------------------------
 
 
-def rewritten(old: str, tables: list[Table], column: str) -> list[str]:
-    """The lines of the new table."""
+def tables_in(text: str) -> list[list[str]]:
+    """The lines of each table of it: of the contracts, which may have none yet, and of figures."""
+    found = [block.splitlines() for block in text.strip().split("\n\n") if block.startswith("|")]
+    return found or [[]]
+
+
+def rewritten(old: list[str], tables: list[Table], column: str) -> list[str]:
+    """The lines of the new table of contracts."""
     columns, rows = read(old)
     if column not in columns:
         columns.insert(columns.index(WHY), column)
@@ -97,24 +109,32 @@ def rewritten(old: str, tables: list[Table], column: str) -> list[str]:
         shown = [text for test, text in rows if test == f"`{name}`" and not any(sign in text for sign in "<>=")]
         for text in [*judged, *(text.strip("`") for text in shown)]:
             key = f"`{name}`", f"`{text}`"
-            figure = "; ".join(figure_of(each, samples) for each in text.split("; "))
-            found[key] = {**rows.get(key, {}), column: ", ".join(filter(None, (judged.get(text, ""), figure)))}
+            said = judged.get(text, ""), figure_of(text, samples)
+            found[key] = {**rows.get(key, {}), column: ", ".join(filter(None, said))}
     # What could not be judged here, for want of a program, stays as it was found elsewhere.
     lacking = {name_of(table) for table in tables if any(row.verdict.decision is UNSUPPORTED for row in table.rows)}
     judged_here = {f"`{name}`" for name in measured if name not in lacking}
     found |= {key: texts for key, texts in rows.items() if key not in found and key[0] not in judged_here}
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[*key, *(texts.get(each, "") for each in columns[2:])] for key, texts in found.items()]
-    return ["| " + " | ".join(cells) + " |" for cells in lines]
+    return lines_of(
+        [columns, *([*key, *(texts.get(each, "") for each in columns[2:])] for key, texts in found.items())]
+    )
 
 
-def read(table: str) -> tuple[list[str], Rows]:
-    """The columns and the rows of a table of a README."""
-    lines = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
-    ]
-    columns, _, *rows = lines or [[TEST, CONTRACT, WRITE_UP, WHY], []]
+def read(table: list[str]) -> tuple[list[str], Rows]:
+    """The columns and the rows of the table of contracts."""
+    columns, *rows = cells_of(table) or [[TEST, CONTRACT, WRITE_UP, WHY]]
     return columns, {(row[0], row[1]): dict(zip(columns[2:], row[2:], strict=True)) for row in rows}
+
+
+def cells_of(table: list[str]) -> list[list[str]]:
+    """Its head and rows."""
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    return found[:1] + found[2:]
+
+
+def lines_of(cells: list[list[str]]) -> list[str]:
+    head, *rows = cells
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def contracts_of(rows: list[Row]) -> dict[str, str]:
@@ -187,6 +207,26 @@ def judged_at(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[
         yield from (values for values in test if contracts.concerns(contract, values.cell, test.cells))
 
 
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def with_figures(table: list[str], tables: list[Table]) -> list[str]:
+    """The same with the figures that were measured; a cell that could not be has that of an earlier run."""
+    head, *rows = cells_of(table)
+    test, _, params = head[0].strip("`]").partition("[")
+    samples = [
+        row
+        for each in tables
+        for row in each.rows
+        if name_of(each) == test and params in ("", ", ".join(f"{one.name}={one.literal}" for one in row.cell.params))
+    ]
+    for row in rows:
+        for at, name in enumerate(head[1:], 1):
+            if name.startswith("`"):
+                row[at] = figure_of(f"{row[0]}.{name}".replace("`", ""), samples) or row[at]
+    return lines_of([head, *rows])
+
+
 # -- heat maps ---------------------------------------------------------------------------------------------------------
 
 
@@ -204,11 +244,11 @@ def with_heat_maps(text: str, tables: list[Table]) -> str:
                     at = words[down], words[across]
                     means.setdefault(at, {})[family] = f"{row.figures.timers_mean_ns[timer] / 1e6:.3g}"
         downs, acrosses = (sorted({at[axis] for at in means}, key=float) for axis in (0, 1))
-        lines = [[f"`{down}`", *(f"`{across}` = {each}" for each in acrosses)], ["---"] * (1 + len(acrosses))]
+        cells = [[f"`{down}`", *(f"`{across}` = {each}" for each in acrosses)]]
         for one in downs:
             of = [means.get((one, each), {}) for each in acrosses]
-            lines.append([one, *(" / ".join(each[family] for family in families if family in each) for each in of)])
-        return "\n".join([begin, *("| " + " | ".join(cells) + " |" for cells in lines), "", end])
+            cells.append([one, *(" / ".join(each[family] for family in families if family in each) for each in of)])
+        return "\n".join([begin, *lines_of(cells), "", end])
 
     return HEAT_MAP.sub(drawn, text)
 

@@ -49,7 +49,10 @@ WSGI_WAIT = granian("wsgi", "--blocking-threads", "16", "--workers", "{workers}"
 # -- both builds, with one worker and with two
 
 
-@ftgate.contract("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
+@ftgate.contract(
+    "server[3.14t].uss < 1.3 * server[3.14].uss",
+    "server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s",
+)
 @ftgate.serve(ASGI, load=load("{path}", connections=128), workers=1, **OPTIONS)
 @paths
 def test_asgi(server, path):

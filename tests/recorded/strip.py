@@ -21,7 +21,9 @@ from pytest_ftgate.report import json
 def stripped(report: Report) -> Report:
     """The same without what the advice does not read."""
     tables = tuple(replace(table, rows=tuple(map(_row, table.rows))) for table in report.tables)
-    return replace(report, interpreters=(), tables=tables, updates=(), unused_baselines=(), commit="", branch="", command="")
+    return replace(
+        report, interpreters=(), tables=tables, updates=(), unused_baselines=(), commit="", branch="", command=""
+    )
 
 
 def _row(row: Row) -> Row:
