@@ -85,6 +85,20 @@ class TestFunctions:
         assert named(found) == ["parse", "write"] or named(found) == ["parse"]
         assert found.parts[0].changed
 
+    def test_a_changed_function_of_one_worker_is_first_where_the_others_wait_for_it(self) -> None:
+        """The stage of a pipeline that became slow is one of nine workers, and so a ninth of all their time."""
+        before = profile((1, "write get recv"), (8, "produce put"))
+        after = profile((1, "write"), (8, "produce get recv"), seed=1)
+        (first, second) = explain.slower_functions(before, after, SLOWER, {("work.py", "write")}).parts
+        assert (first.name, first.changed) == ("write", True)
+        assert (second.name, second.changed) == ("recv", False)
+        assert named(explain.slower_functions(before, after, SLOWER)) == ["recv"]
+        # Nor is one that changed named where it waits as before, as everything takes twice the time.
+        alike = profile((1, "write get recv"), (8, "produce put"), seed=1)
+        assert named(explain.slower_functions(before, alike, SLOWER, {("work.py", "write")})) == ["put"]
+        busy = profile((1, "write"), (8, "produce put"))
+        assert named(explain.slower_functions(busy, busy, SLOWER, {("work.py", "write")})) == ["put"]
+
     def test_a_caller_that_adds_much_of_its_own_is_named_too(self) -> None:
         before = profile((1.0, "body"))
         after = profile((0.7, "body"), (0.3, "body scan"), seed=1)

@@ -35,6 +35,8 @@ ALPHA: Final = 0.01
 """The chance that any function is named whose time has not grown."""
 LEAST_PART: Final = 0.2
 """A function that takes less of the added time is not named."""
+LEAST_OWN: Final = 0.03
+"""Unless it changed, and is itself what runs in so many more of the samples: one worker, for which many others wait."""
 COVERED: Final = 0.8
 """Nor is one of whose part the functions that it calls, themselves named, take this much: those that run so often below
 it and not elsewhere."""
@@ -329,6 +331,12 @@ class _Shares:
         return below / self.count
 
 
+def _innermost(profile: Profile) -> Profile:
+    """The same without the callers of what runs."""
+    inner = (msgspec.structs.replace(each, functions=each.functions[-1:]) for each in profile.samples)
+    return msgspec.structs.replace(profile, samples=tuple(inner))
+
+
 def joined(profiles: Sequence[Profile]) -> Profile:
     """The profiles of launches of one side as one, in which each has blocks of its own."""
     functions: list[Function] = []
@@ -364,7 +372,13 @@ def slower_functions(
         why = f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
         return msgspec.structs.replace(cause, unknown=why)
     every = then.on_stack.keys() | now.on_stack.keys()
-    grown = [name for name in every if _grew(name, then, now, time, len(every))]
+    was_running, running = (_Shares(_innermost(each)) for each in (before, after))
+    grown = [
+        name
+        for name in every
+        if _grew(name, then, now, time, len(every))
+        or (_has_changed(name, changed) and _runs_more(name, was_running, running, len(every)))
+    ]
     own = {name for name in grown if _has_changed(name, changed)}
 
     def covered(name: Name, called: Iterable[Name]) -> bool:
@@ -421,15 +435,24 @@ def _added(before: float, after: float, time: AddedTime) -> float:
 
 def _grew(name: Name, then: _Shares, now: _Shares, time: AddedTime, functions: int) -> bool:
     """Whether a function takes enough of the added time, beyond what samples and launches vary by."""
-    from scipy.special import stdtr  # half a second: only what explains needs it
-
     added = _added(then.share(name), now.share(name), time)
-    if added < LEAST_PART * (time.after_ns - time.before_ns):
-        return False
     variance = now.variance(name) * time.after_ns**2 + then.variance(name) * time.before_ns**2
     variance += (now.share(name) * time.after_ns * time.error) ** 2
+    enough = added >= LEAST_PART * (time.after_ns - time.before_ns)
+    return enough and _is_beyond(added, variance, then, now, functions)
+
+
+def _runs_more(name: Name, then: _Shares, now: _Shares, functions: int) -> bool:
+    """Whether a function runs in more of the samples: where all became slower alike, it does not."""
+    more = now.share(name) - then.share(name)
+    return more >= LEAST_OWN and _is_beyond(more, now.variance(name) + then.variance(name), then, now, functions)
+
+
+def _is_beyond(grew: float, variance: float, then: _Shares, now: _Shares, functions: int) -> bool:
+    from scipy.special import stdtr  # half a second: only what explains needs it
+
     freedom = min(len(then.whole), len(now.whole)) - 1
-    return float(stdtr(freedom, -added / math.sqrt(variance))) < ALPHA / functions
+    return float(stdtr(freedom, -grew / math.sqrt(variance))) < ALPHA / functions
 
 
 # ---- the lines that hold the added memory, and what is imported
