@@ -235,6 +235,19 @@ class TestMovements:
         assert not noisy.grew
         assert explain.added_time(before, before.with_launches("time", [])) is None
 
+    def test_the_time_of_roles_that_end_after_the_leader_is_that_of_the_work(self) -> None:
+        def side(join: float, roles: tuple[tuple[str, int], ...]) -> Sample:
+            launches = [
+                Launch(order=order, iterations=(iteration(10 + join, start=0, join=join / (10 + join)),))
+                for order in (0, 1)
+            ]
+            return sample_of(launches, msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 2), roles=roles))
+
+        for roles, added in (((("producer", 1), ("writer", 1)), 5e6), ((), 0.0)):
+            time = explain.added_time(side(6.0, roles), side(1.0, roles))
+            assert time is not None
+            assert time.after_ns - time.before_ns == pytest.approx(added)
+
 
 # -- held memory, imports --------------------------------------------------------------------------------------------
 

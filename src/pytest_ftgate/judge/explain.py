@@ -266,8 +266,11 @@ def added_time(sample: Sample, reference: Sample) -> AddedTime | None:
     """
 
     def work(launch: Launch) -> list[float]:
-        # Of each iteration, without start and join, in ns.
-        bare = (msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations)
+        # Of each iteration, in ns, without start and join: in which, though, the bodies of other roles end.
+        others = bool(sample.cell.roles)
+        bare = (
+            msgspec.structs.replace(each, wall_ns=each.work_ns + others * each.join_ns) for each in launch.iterations
+        )
         return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
 
     own, other = ({launch.order: work(launch) for launch in side.launches} for side in (sample, reference))
