@@ -64,9 +64,9 @@ def main() -> None:
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
-            contracts, *shown = tables_in(old)
-            figures = shown if args.column else [with_figures(each, tables) for each in shown]
-            parts = [rewritten(contracts, tables, column), *figures, decided(old, report, tables)]
+            asserted, *others = tables_in(old)
+            figures = others if args.column else [with_figures(each, tables) for each in others]
+            parts = [rewritten(asserted, tables, column), *figures, decided(old, report, tables)]
             lines = [line for part in parts if part for line in ("", *part)][1:]
             after = with_heat_maps(after, tables)
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
