@@ -26,6 +26,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
+from pytest_ftgate.model.spec import RoleCounts
 from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Outcome, Reason, Verdict, Why
 from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import update_lines
@@ -181,10 +182,11 @@ def of(decision: Decision, reason: str = "", **verdict: Any) -> Row:
     return row(verdict=Verdict(decision=decision, reason=reason, **verdict), **fields)
 
 
-def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fields: Any) -> Row:
-    of = cell("t.py::test", "3.14t", word, 8)
+def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, roles: RoleCounts = (), **fields: Any) -> Row:
+    of = msgspec.structs.replace(cell("t.py::test", "3.14t", word, 8), roles=roles)
     there = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", **fields)
-    return row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
+    timed = row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
+    return msgspec.structs.replace(timed, cell=of)
 
 
 def known(decision: Decision, reason: str) -> Row:
@@ -261,7 +263,12 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
         {},
     ),
     "bodies that are not": (
-        [timed_row("threads", 890, 110, 0), timed_row("fork", 0, 0, 0), timed_row("spawn", 99, 1, 0, reuse="pool")],
+        [
+            timed_row("threads", 890, 110, 0),
+            timed_row("fork", 0, 0, 0),
+            timed_row("spawn", 99, 1, 0, reuse="pool"),
+            timed_row("forkserver", 10, 40, 950, roles=(("producer", 4), ("writer", 4))),
+        ],
         {},
     ),
     "one launch has no interval": (walls(0.0), {}),

@@ -181,9 +181,11 @@ def _warm_up(measurement: Measurement, batch: Batch, launches: Sequence[RunningL
         known = [each for each in latest if each is not None]
         plan.loops = calibrated_loops(known, max(resolutions_ns)) if known else None
 
-    # 4. A cell that shows little but the start of its workers: by the cold iteration, which transfers nothing.
+    # 4. A cell that shows little but the start of its workers: by the cold iteration, which transfers nothing. The join
+    # of roles is not lost: those that end after the leader do so in it.
     if batch.is_first and not measurement.plan.rounds and plan.spec.reuse == "fresh" and not plan.window_ns:
-        short = [each for each in own() if not each.cell_run.is_reference and each.first_share >= START_SHARE]
+        alike = [each for each in own() if not each.cell_run.is_reference and not each.cell_run.cell.roles]
+        short = [each for each in alike if each.first_share >= START_SHARE]
         if short:
             worst = max(short, key=lambda each: each.first_share)
             took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"

@@ -276,6 +276,8 @@ def _hints(table: Table) -> list[str]:
         start, work, join = row.figures.start_ns, row.figures.work_ns, row.figures.join_ns
         if row.sample is None or row.sample.reuse != "fresh" or start is None or work is None or join is None:
             continue
+        if row.cell.roles:  # those that end after the leader do so in its join
+            continue
         if (start + join) >= START_SHARE * (start + work + join) > 0:
             shares[row.cell.label] = (start + join) / (start + work + join)
     if not shares:
