@@ -67,9 +67,9 @@ def main() -> None:
             asserted, *others = tables_in(old)
             figures = others if args.column else [with_figures(each, tables) for each in others]
             parts = [rewritten(asserted, tables, column), *figures, decided(old, report, tables)]
-            lines = [line for part in parts if part for line in ("", *part)][1:]
+            between = "\n\n".join("\n".join(part) for part in parts if part)
             after = with_heat_maps(after, tables)
-            readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
+            readme.write_text("\n".join([before + begin, between, end + after]), encoding="utf-8")
 
 
 def measured_of(report: Report, readme: Path) -> list[Table]:

@@ -51,7 +51,7 @@ from pytest_ftgate.measure.memory_round import (
 from pytest_ftgate.measure.round_plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, Waits, WorkloadError
-from pytest_ftgate.model.spec import DeclaredContract, Environment, Executor, Group, Program, RoleCounts, Settings
+from pytest_ftgate.model.spec import DeclaredContract, Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
@@ -565,9 +565,7 @@ def test_the_coarsest_clock_of_all_sides_counts() -> None:
 
 
 def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_measured() -> None:
-    def warned(
-        wall_ns: float, joins: float, other: float = 0.1, roles: RoleCounts = (), **declared: object
-    ) -> list[str]:
+    def warned(wall_ns: float, joins: float, other: float = 0.1, **declared: object) -> list[str]:
         class Early(Recorder):
             def warn(self, text: str) -> None:
                 assert not launcher.of(MEASURED)
@@ -575,9 +573,7 @@ def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_m
 
         launcher, listener = FakeLauncher(wall_ns=steady(wall_ns)), Early()
         launcher.joins = lambda at: joins if at.label == LABELS[1] else other
-        group = group_of(spec=spec_of("threads", "fork", **declared))  # type: ignore[arg-type]
-        cells = tuple(msgspec.structs.replace(each, roles=roles) for each in group.cells)
-        run_of(launcher, msgspec.structs.replace(group, cells=cells), listener=listener).measure()
+        run_of(launcher, group_of(spec=spec_of("threads", "fork", **declared)), listener=listener).measure()  # type: ignore[arg-type]
         return listener.warnings
 
     for other in (0.1, 0.46):  # the one that loses most is named
@@ -586,7 +582,7 @@ def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_m
     assert warned(75_000, 0.2) == []
     assert warned(75_000, 0.47, reuse="pool") == []
     assert warned(75_000, 0.47, duration_s=1.0, window_s=0.1) == []
-    assert warned(75_000, 0.47, roles=(("producer", 1), ("writer", 1))) == []
+    assert warned(75_000, 0.47, role_counts=((("producer", 1), ("writer", 1)),)) == []
 
 
 def test_loops_of_the_baseline_are_kept() -> None:

@@ -13,7 +13,18 @@ import msgspec
 
 from ..kit.values import Metric
 from ..model.report import Cause, CauseOf, Explanation, Moved, MovedSite, Part, SiteFigures
-from ..model.sample import Function, Held, Launch, Loads, MemoryPoint, Profile, Sample, StackSamples, iteration_value
+from ..model.sample import (
+    Function,
+    Held,
+    Iteration,
+    Launch,
+    Loads,
+    MemoryPoint,
+    Profile,
+    Sample,
+    StackSamples,
+    iteration_value,
+)
 from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
 from . import comparisons, contract_grammar, metrics, readers
@@ -265,13 +276,13 @@ def added_time(sample: Sample, reference: Sample) -> AddedTime | None:
     Of windows it is the time of an operation.
     """
 
+    def bare(each: Iteration) -> Iteration:
+        # Without start and join: in which, though, the bodies of roles end that do so after the leader.
+        return msgspec.structs.replace(each, wall_ns=each.work_ns + (each.join_ns if sample.cell.roles else 0))
+
     def work(launch: Launch) -> list[float]:
-        # Of each iteration, in ns, without start and join: in which, though, the bodies of other roles end.
-        others = bool(sample.cell.roles)
-        bare = (
-            msgspec.structs.replace(each, wall_ns=each.work_ns + others * each.join_ns) for each in launch.iterations
-        )
-        return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
+        # Of each iteration, in ns.
+        return [iteration_value(bare(each), launch.loops, launch.window_ns > 0) for each in launch.iterations]
 
     own, other = ({launch.order: work(launch) for launch in side.launches} for side in (sample, reference))
     pairs = [comparisons.neighbour_pair(*sides) for sides in of_rounds(own, other).values()]
@@ -375,14 +386,15 @@ def slower_functions(
         why = f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
         return msgspec.structs.replace(cause, unknown=why)
     every = then.on_stack.keys() | now.on_stack.keys()
+    edited = {name for name in every if _has_changed(name, changed)}
     was_running, running = (_Shares(_innermost(each)) for each in (before, after))
     grown = [
         name
         for name in every
         if _grew(name, then, now, time, len(every))
-        or (_has_changed(name, changed) and _runs_more(name, was_running, running, len(every)))
+        or (name in edited and _runs_more(name, was_running, running, len(every)))
     ]
-    own = {name for name in grown if _has_changed(name, changed)}
+    own = edited.intersection(grown)
 
     def covered(name: Name, called: Iterable[Name]) -> bool:
         """Whether those that it calls take its added time. One that others call as well does not tell which call."""

@@ -183,9 +183,9 @@ def _warm_up(measurement: Measurement, batch: Batch, launches: Sequence[RunningL
 
     # 4. A cell that shows little but the start of its workers: by the cold iteration, which transfers nothing. The join
     # of roles is not lost: those that end after the leader do so in it.
-    if batch.is_first and not measurement.plan.rounds and plan.spec.reuse == "fresh" and not plan.window_ns:
-        alike = [each for each in own() if not each.cell_run.is_reference and not each.cell_run.cell.roles]
-        short = [each for each in alike if each.first_share >= START_SHARE]
+    fresh = plan.spec.reuse == "fresh" and not plan.spec.role_counts
+    if batch.is_first and not measurement.plan.rounds and fresh and not plan.window_ns:
+        short = [each for each in own() if not each.cell_run.is_reference and each.first_share >= START_SHARE]
         if short:
             worst = max(short, key=lambda each: each.first_share)
             took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"
